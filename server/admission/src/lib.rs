@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The pure core of Leasehold: it decides who holds how many tokens and does
+//! nothing else. No clock, no input or output, no tasks: `no_std` makes that a
+//! fact of the compiler. Knows nothing of sockets, stores or threads.
+//!
+//! [`Core::apply`] takes one [`Event`] at one moment and appends [`Effect`]s;
+//! [`Core::next_deadline`] says when the driver must call again with
+//! [`Event::Tick`]. Every `apply` ends with the checks of [`Core::check`], in
+//! release builds too.
+
+#![no_std]
+
+extern crate alloc;
+
+mod core;
+pub mod durable;
+mod effect;
+mod event;
+mod ids;
+mod settings;
+mod time;
+mod view;
+
+pub use self::core::Core;
+pub use effect::{Allotment, Close, Effect, Note, Recall, Terms, UnaryReply, Welcome};
+pub use event::{Acquire, Claim, Demand, Event, Hello, Observation, ReleaseTarget};
+pub use ids::{DatabaseId, SessionId, StreamId, Ticket};
+pub use settings::{Admission, DatabaseSettings, LossPolicy};
+pub use time::Time;
+pub use view::{DatabaseView, LeaseView, ProbeState, SessionState, SessionView};
