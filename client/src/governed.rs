@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::clock::Time;
+
 /// How a pool goes down to its allotment when it holds more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recall {
@@ -69,6 +71,14 @@ pub trait Governed: Send + Sync {
     /// The session lives again: connections may be opened under tokens that
     /// an allotment gives from now on.
     fn revive(&self);
+
+    /// The session's deadline is now `deadline`. From then on nothing may be
+    /// opened, even while `lapse` is still to come: the session's task may be
+    /// late, or the machine have slept. Checked again after each connect.
+    /// It mostly moves forward; a server with a shorter TTL moves it back.
+    fn prolong(&self, deadline: Time) {
+        let _ = deadline;
+    }
 }
 
 /// Wakes the session when levels changed that are worth a report.
