@@ -1,1 +1,21 @@
-//! Placeholder.
+//! Real parts for the integration tests, each started for one test and gone
+//! with it: a MariaDB, a Leasehold server, node processes, the operator's
+//! command, an OTLP receiver.
+//!
+//! `cargo test --workspace` is all that is needed once `scripts/test` has
+//! installed the parts that are not Rust. Knows nothing of what is tested.
+
+#![expect(clippy::missing_panics_doc, reason = "a part that does not work fails its test, everywhere")]
+
+pub mod binaries;
+pub mod cli;
+pub mod http;
+pub mod mariadb;
+pub mod node;
+pub mod otlp;
+pub mod ports;
+pub mod process;
+pub mod scratch;
+pub mod server;
+pub mod stage;
+pub mod wait;

@@ -1,0 +1,127 @@
+//! An application's node process: the example `app_node`, that runs queries
+//! through a pool as fast as it can and then reports. Knows its command line
+//! and its report, and nothing of pools.
+
+use std::{collections::BTreeMap, process::Command, time::Duration};
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::{binaries, process::Process, scratch};
+
+/// How much longer than its load a node may take to start and to end.
+const OVERTIME: Duration = Duration::from_secs(30);
+
+/// What a node is to do.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// URL of the Leasehold server.
+    pub server: String,
+    /// Name of the database at the server.
+    pub database: String,
+    /// URL of the database itself.
+    pub mysql: String,
+    /// Most connections of the node's pool.
+    pub pool_max: usize,
+    /// Tasks that ask the pool for a connection over and over.
+    pub tasks: usize,
+    /// How long they do.
+    pub seconds: u64,
+    /// What they run on each connection.
+    pub query: String,
+    /// Without Leasehold: a bare deadpool pool of the same size.
+    pub direct: bool,
+    /// Variables for its environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// What a node says at its end.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    /// Its name.
+    pub node: String,
+    /// Connections taken from the pool and used.
+    pub checkouts: u64,
+    /// Failures, by the database's error number or a name.
+    pub errors: BTreeMap<String, u64>,
+    /// Most connections that were open in the pool at once.
+    pub peak_open: u32,
+    /// How long checkouts took.
+    pub wait_ms: Waits,
+}
+
+/// A distribution of times, in milliseconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Waits {
+    /// Half were shorter.
+    pub p50: f64,
+    /// 99 of 100 were shorter.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Report {
+    /// How often the database refused a connection for want of room.
+    pub fn refused(&self) -> u64 {
+        self.errors.get("1040").copied().unwrap_or(0)
+    }
+
+    /// All failures.
+    pub fn failures(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    // Dropped first: it uses the directory.
+    process: Process,
+    _directory: TempDir,
+    bound: Duration,
+}
+
+impl Node {
+    /// Starts a node process.
+    pub fn start(load: &Load) -> Self {
+        let directory = scratch::directory("node");
+        let mut command = Command::new(binaries::app_node());
+        command.args(["--server", &load.server, "--database", &load.database, "--mysql", &load.mysql]);
+        command.args(["--pool-max", &load.pool_max.to_string(), "--tasks", &load.tasks.to_string()]);
+        command.args(["--seconds", &load.seconds.to_string(), "--query", &load.query]);
+        command.args(load.direct.then_some("--direct"));
+        command.envs(load.environment.iter().map(|(key, value)| (key, value)));
+        let process = Process::spawn("app_node", &command, directory.path());
+        Self { process, _directory: directory, bound: Duration::from_secs(load.seconds) + OVERTIME }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Makes it stand still with its connections open.
+    pub fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// Lets it run on after `pause`.
+    pub fn resume(&mut self) {
+        self.process.resume();
+    }
+
+    /// Waits for its end and reads what it says.
+    pub async fn report(mut self) -> Report {
+        let status = self.process.end(self.bound).await;
+        let output = self.process.output();
+        assert!(status.success(), "the node ended with {status}");
+        let line = output.lines().last().expect("the node's report");
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("not a report, {error}: {line}"))
+    }
+}
