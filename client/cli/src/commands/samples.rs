@@ -1,0 +1,134 @@
+//! Answers of a server, as the tests of what people read need them.
+
+use leasehold_proto::v1::{Database, Lease, Override, Probe, Session, StatusReply};
+
+/// A server that runs well.
+pub(super) fn status() -> StatusReply {
+    StatusReply {
+        generation: 3,
+        version: "0.1.0".to_owned(),
+        uptime_ms: 7_830_000,
+        store_healthy: true,
+        store_error: String::new(),
+        databases: vec![static_database(), database()],
+    }
+}
+
+/// A watched database under load.
+pub(super) fn database() -> Database {
+    Database {
+        name: "orders".to_owned(),
+        cap: 111,
+        held: 90,
+        free: 21,
+        reserve: 10,
+        others: 30,
+        strays: 0,
+        uncertain: 0,
+        quarantined: 0,
+        max_connections: Some(151),
+        waiting: 4,
+        sessions: 8,
+        admission: "fair".to_owned(),
+        quantum_ms: 100,
+        draining: false,
+        probe: Some(Probe { state: "ok".to_owned(), error: String::new(), observed_ms: Some(412) }),
+        cap_limit: Some(200),
+        ttl_ms: 10_000,
+        on_loss: "keep".to_owned(),
+        overrides: vec![],
+        grants: 18_234,
+        recalls: 17_902,
+        expired: 2,
+    }
+}
+
+/// A watched database with everything wrong that can be.
+pub(super) fn troubled_database() -> Database {
+    let overridden = |setting: &str, value: &str, remaining_ms| Override {
+        setting: setting.to_owned(),
+        value: value.to_owned(),
+        remaining_ms,
+    };
+    Database {
+        name: "billing".to_owned(),
+        cap: 50,
+        held: 61,
+        free: 0,
+        strays: 2,
+        uncertain: 3,
+        quarantined: 12,
+        max_connections: None,
+        waiting: 130,
+        admission: "unfair".to_owned(),
+        quantum_ms: 0,
+        draining: true,
+        probe: Some(Probe {
+            state: "down".to_owned(),
+            error: "cannot connect: connection refused".to_owned(),
+            observed_ms: Some(64_000),
+        }),
+        cap_limit: Some(50),
+        overrides: vec![overridden("admission", "unfair", None), overridden("cap", "50", Some(1_500_000))],
+        ..database()
+    }
+}
+
+/// A database without a probe, unused.
+pub(super) fn static_database() -> Database {
+    Database {
+        name: "default".to_owned(),
+        cap: 100,
+        free: 100,
+        admission: "strict".to_owned(),
+        quantum_ms: 0,
+        probe: Some(Probe { state: "none".to_owned(), ..Probe::default() }),
+        cap_limit: Some(100),
+        ttl_ms: 30_000,
+        on_loss: "fence".to_owned(),
+        ..Database::default()
+    }
+}
+
+/// Sessions of every state.
+pub(super) fn sessions() -> Vec<Session> {
+    let session = |id: &str, node: &str, state: &str, silent_ms, leases| Session {
+        id: id.to_owned(),
+        node: node.to_owned(),
+        workload: "default".to_owned(),
+        state: state.to_owned(),
+        silent_ms,
+        ttl_ms: 10_000,
+        leases,
+    };
+    let busy = Lease {
+        database: "orders".to_owned(),
+        allotment: 12,
+        holding: 12,
+        held: 12,
+        ceiling: 16,
+        in_use: 10,
+        idle: 0,
+        opening: 1,
+        closing: 1,
+        waiting: 4,
+        oldest_wait_ms: 83,
+        mean_hold_us: 4_310,
+    };
+    let quiet = Lease {
+        database: "billing".to_owned(),
+        allotment: 1,
+        holding: 1,
+        held: 1,
+        ceiling: 1,
+        idle: 1,
+        ..Lease::default()
+    };
+    let kept = Lease { database: "orders".to_owned(), held: 7, ceiling: 7, ..Lease::default() };
+    vec![
+        session("3f9a2c51d0b47e8896a1c2d3e4f50617", "web-1", "attached", 310, vec![quiet.clone(), busy]),
+        session("a01b2c3d4e5f60718293a4b5c6d7e8f9", "ノード二", "quarantined", 130_000, vec![kept]),
+        session("bb00000000000000000000000000000b", "batch-1", "unattached", 4_000, vec![]),
+        session("cc00000000000000000000000000000c", "report.py", "unary", 900, vec![quiet]),
+    ]
+}
