@@ -139,6 +139,14 @@ fn a_creation_that_was_cut_short_is_taken_up_again() {
 }
 
 #[test]
+fn an_unfinished_snapshot_does_no_harm() {
+    let stored = Stored::new();
+    fs::write(stored.path().join("sled/snap.00000000001FFF48.generating"), "half")
+        .expect("the file is written");
+    assert!(!stored.is_refused_or_whole("a snapshot was cut short"));
+}
+
+#[test]
 fn a_database_that_was_cut_short_is_refused() {
     let whole = Stored::new();
     let length = fs::metadata(whole.path().join("sled/db")).expect("the file is there").len();

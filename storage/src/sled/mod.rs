@@ -11,7 +11,7 @@ mod witness;
 use std::{
     any::Any,
     collections::BTreeMap,
-    fmt, fs,
+    fmt, fs, io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     thread,
@@ -31,6 +31,8 @@ const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// How often, and how far apart, sled is asked for its lock: for two seconds.
 const LOCK_ATTEMPTS: u32 = 400;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// What the names of sled's unfinished snapshots end in.
+const UNFINISHED_SNAPSHOT: &str = "generating";
 /// A file system's own directory, present in a fresh volume.
 const IGNORED_ENTRY: &str = "lost+found";
 
@@ -240,6 +242,7 @@ fn open_database(path: &Path, commits: u64) -> Result<sled::Db, Error> {
 /// sled's threads keep its own lock for a moment after the database was closed.
 /// The witness is locked, so that it can be nobody else's.
 fn open_unlocked(path: &Path) -> Result<sled::Db, Error> {
+    remove_unfinished_snapshots(path)?;
     let configured = sled::Config::new()
         .path(path.join(DATABASE))
         .cache_capacity(CACHE_BYTES)
@@ -257,6 +260,24 @@ fn open_unlocked(path: &Path) -> Result<sled::Db, Error> {
             opened => return opened.map_err(backend("open", path)),
         }
     }
+}
+
+/// A crash, or a full disk, while sled writes a snapshot leaves the unfinished
+/// file behind, and sled then takes it for a corrupt one at every opening. The
+/// log has all that is in it.
+fn remove_unfinished_snapshots(path: &Path) -> Result<(), Error> {
+    let database = path.join(DATABASE);
+    let entries = match fs::read_dir(&database) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed("list", &database))?,
+    };
+    for entry in entries {
+        let file = entry.map_err(failed("list", &database))?.path();
+        if file.extension().is_some_and(|extension| extension == UNFINISHED_SNAPSHOT) {
+            fs::remove_file(&file).map_err(failed("remove", &file))?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads and checks every record.
