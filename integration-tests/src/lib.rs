@@ -9,6 +9,8 @@
 
 pub mod binaries;
 pub mod cli;
+pub mod figures;
+pub mod fleet;
 pub mod http;
 pub mod mariadb;
 pub mod node;

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
+use mysql_async::{
+    Conn, Opts, OptsBuilder,
+    prelude::{FromRow, Queryable},
+};
 use tempfile::TempDir;
 
 use crate::{ports::Port, process::Process, scratch, stage, wait::eventually};
@@ -95,31 +98,22 @@ impl MariaDb {
         connections
     }
 
-    /// How many connections `account` has now, seen through the back door.
-    pub async fn connections(&self, account: &str) -> u32 {
-        self.ask(&format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{account}'"))
-            .await
+    /// Looks into it through the back door.
+    pub fn observer(&self) -> Observer {
+        Observer { back_door: self.back_door.number() }
     }
 
-    /// A status variable that is a count, such as `Max_used_connections`.
-    pub async fn status(&self, variable: &str) -> u32 {
-        let question = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME";
-        let answer: String = self.ask(&format!("{question} = '{variable}'")).await;
-        answer.parse().expect("a count")
+    /// How many connections `account` has now.
+    pub async fn connections(&self, account: &str) -> u32 {
+        self.observer().crowd(account).await.open
     }
 
     /// Changes its limit while it runs.
     pub async fn set_max_connections(&self, count: u32) {
-        self.command(&format!("SET GLOBAL max_connections = {count}")).await;
-        let now: u32 = self.ask("SELECT @@GLOBAL.max_connections").await;
+        let observer = self.observer();
+        observer.command(&format!("SET GLOBAL max_connections = {count}")).await;
+        let now: u32 = observer.ask("SELECT @@GLOBAL.max_connections").await;
         assert_eq!(now, count, "MariaDB took another limit");
-    }
-
-    /// Runs a statement as root through the back door.
-    pub async fn command(&self, statement: &str) {
-        let mut root = self.enter().await;
-        root.query_drop(statement).await.expect("root's statement");
-        root.disconnect().await.expect("root leaves");
     }
 
     /// Ends it as a crash does.
@@ -148,19 +142,6 @@ impl MariaDb {
         self.process.resume();
     }
 
-    async fn ask<T: mysql_async::prelude::FromValue + Send + 'static>(&self, question: &str) -> T {
-        let mut root = self.enter().await;
-        let answer = root.query_first(question).await.expect("root's question").expect("an answer");
-        root.disconnect().await.expect("root leaves");
-        answer
-    }
-
-    /// A connection that gets in even when all others are taken. It is never
-    /// kept: anybody who counts the connections would count it too.
-    async fn enter(&self) -> Conn {
-        connect(self.back_door.number(), "root").await.expect("root gets in through the back door")
-    }
-
     async fn ready(&mut self) {
         let (process, back_door) = (&mut self.process, self.back_door.number());
         eventually(START_BOUND, "MariaDB to accept connections", async || {
@@ -171,6 +152,57 @@ impl MariaDb {
             }
         })
         .await;
+    }
+}
+
+/// Root at the back door: gets in even when all connections are taken, and
+/// stays for one statement only, as whoever counts connections counts root's too.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    back_door: u16,
+}
+
+/// The connections of an account at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// All of them.
+    pub open: u32,
+    /// Those that run a statement.
+    pub busy: u32,
+}
+
+impl Observer {
+    /// Counts the connections of `account`.
+    pub async fn crowd(&self, account: &str) -> Crowd {
+        let question =
+            "SELECT COUNT(*), COUNT(IF(COMMAND = 'Sleep', NULL, 1)) FROM information_schema.PROCESSLIST";
+        let (open, busy) = self.ask(&format!("{question} WHERE USER = '{account}'")).await;
+        Crowd { open, busy }
+    }
+
+    /// A status variable that is a count, such as `Max_used_connections`.
+    pub async fn status(&self, variable: &str) -> u64 {
+        let question = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME";
+        let answer: String = self.ask(&format!("{question} = '{variable}'")).await;
+        answer.parse().expect("a count")
+    }
+
+    /// Runs a statement.
+    pub async fn command(&self, statement: &str) {
+        let mut root = self.enter().await;
+        root.query_drop(statement).await.expect("root's statement");
+        root.disconnect().await.expect("root leaves");
+    }
+
+    async fn ask<T: FromRow + Send + 'static>(&self, question: &str) -> T {
+        let mut root = self.enter().await;
+        let answer = root.query_first(question).await.expect("root's question").expect("an answer");
+        root.disconnect().await.expect("root leaves");
+        answer
+    }
+
+    async fn enter(&self) -> Conn {
+        connect(self.back_door, "root").await.expect("root gets in through the back door")
     }
 }
 

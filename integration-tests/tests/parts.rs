@@ -29,13 +29,13 @@ async fn a_full_database_still_lets_the_observer_in() {
 #[tokio::test]
 async fn a_crashed_database_comes_back_on_its_port() {
     let mut database = MariaDb::start(20).await;
-    database.command("CREATE TABLE test.kept (id INT)").await;
+    database.observer().command("CREATE TABLE test.kept (id INT)").await;
     let url = database.url("app");
     database.kill();
     assert!(database.connect("app").await.is_err());
     database.restart().await;
     assert_eq!(database.url("app"), url);
-    database.command("SELECT id FROM test.kept").await;
+    database.observer().command("SELECT id FROM test.kept").await;
 }
 
 #[tokio::test]
