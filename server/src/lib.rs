@@ -3,5 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`config`] | the settings, checked |
+//! | [`probe`] | asks a database for its limit and its connections |
 
 pub mod config;
+pub mod probe;
