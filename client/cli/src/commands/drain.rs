@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn drained_and_resumed() {
         let draining = Changed { database: Database::from(samples::troubled_database()) };
-        insta::assert_snapshot!(draining.text(), @"billing: draining, grants nothing; cap 50, held 61, free 0; 11 above the cap are being recalled");
+        insta::assert_snapshot!(draining.text(), @"billing: draining, grants nothing; cap 50, held 61, free 0; 11 above the cap");
         let granting = Changed { database: Database::from(samples::database()) };
         insta::assert_snapshot!(granting.text(), @"orders: granting; cap 111, held 90, free 21");
     }

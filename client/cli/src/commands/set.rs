@@ -57,12 +57,12 @@ impl Report for Changed {
     }
 }
 
-/// "cap 50, held 61, free 0; 11 above the cap are being recalled".
+/// "cap 50, held 61, free 0; 11 above the cap".
 pub(super) fn counts(database: &Database) -> String {
     let Database { cap, held, free, .. } = database;
     match held.saturating_sub(*cap) {
         0 => format!("cap {cap}, held {held}, free {free}"),
-        excess => format!("cap {cap}, held {held}, free {free}; {excess} above the cap are being recalled"),
+        excess => format!("cap {cap}, held {held}, free {free}; {excess} above the cap"),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let changed = Changed { database: Database::from(samples::troubled_database()) };
         insta::assert_snapshot!(changed.text(), @"
         billing: admission overridden to unfair until cleared; cap overridden to 50, 25m left
-        billing: cap 50, held 61, free 0; 11 above the cap are being recalled
+        billing: cap 50, held 61, free 0; 11 above the cap
         ");
     }
 
