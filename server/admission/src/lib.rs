@@ -11,14 +11,24 @@
 
 extern crate alloc;
 
-mod core;
 pub mod durable;
+
+mod attach;
+mod core;
+mod database;
 mod effect;
 mod event;
+mod grant;
 mod ids;
+mod lease;
+mod moves;
+mod recall;
+mod session;
 mod settings;
 mod time;
+mod unary;
 mod view;
+mod watch;
 
 pub use self::core::Core;
 pub use effect::{Allotment, Close, Effect, Note, Recall, Terms, UnaryReply, Welcome};

@@ -3,7 +3,14 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use crate::{Admission, DatabaseId, LossPolicy, SessionId};
+use crate::{
+    Admission, DatabaseId, LossPolicy, SessionId, Time,
+    core::Core,
+    database::Database,
+    durable::{Kind, Outcome},
+    lease::Lease,
+    session::Session,
+};
 
 /// One database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,4 +135,95 @@ pub struct LeaseView {
     pub oldest_wait: Duration,
     /// Mean time that a connection stays checked out.
     pub mean_hold: Duration,
+}
+
+impl Core {
+    /// All databases, in the order of their ids.
+    pub fn databases(&self, now: Time) -> Vec<DatabaseView> {
+        self.databases.iter().map(|database| database.view(now)).collect()
+    }
+
+    /// All sessions, in the order of their ids. Those of unary requests that
+    /// are over are not shown.
+    pub fn sessions(&self, now: Time) -> Vec<SessionView> {
+        let shown = |session: &Session| !session.databases.is_empty() || session.stream.is_some();
+        self.sessions
+            .iter()
+            .filter(|(_, session)| shown(session))
+            .map(|(id, session)| self.session_view(*id, session, now))
+            .collect()
+    }
+
+    fn session_view(&self, id: SessionId, session: &Session, now: Time) -> SessionView {
+        let state = match (&session.kind, session.stream) {
+            (Kind::Node, Some(_)) => SessionState::Attached,
+            (Kind::Node, None) => SessionState::Unattached,
+            (Kind::Unary(unary), _) if unary.outcome == Outcome::Leased => SessionState::Unary,
+            (Kind::Quarantined | Kind::Unary(_), _) => SessionState::Quarantined,
+        };
+        let leases = self.databases.iter().filter_map(|database| {
+            let lease = database.leases.get(&id)?;
+            Some(lease.view(database.id, now))
+        });
+        SessionView {
+            id,
+            node: session.node.clone(),
+            workload: session.workload.clone(),
+            state,
+            silent: session.silent(self.running()),
+            ttl: session.ttl,
+            leases: leases.collect(),
+        }
+    }
+}
+
+impl Database {
+    fn view(&self, now: Time) -> DatabaseView {
+        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
+        let newest = self.watch.newest();
+        DatabaseView {
+            id: self.id,
+            name: self.settings.name.clone(),
+            cap: self.cap,
+            held: count(self.totals.held),
+            free: if self.grants_allowed() { self.room() } else { 0 },
+            reserve: self.settings.reserve,
+            others: newest.map_or(0, |(_, seen)| seen.others),
+            strays: self.watch.strays(),
+            uncertain: self.watch.uncertain(),
+            quarantined: count(self.totals.quarantined),
+            max_connections: newest.map(|(_, seen)| seen.max_connections),
+            waiting: count(self.totals.waiting + self.calls.waiting.len() as u64),
+            sessions: count(self.totals.live),
+            admission: self.settings.admission,
+            draining: self.settings.draining,
+            cap_limit: self.settings.cap,
+            ttl: self.settings.ttl,
+            on_loss: self.settings.on_loss,
+            probe: self.watch.state(),
+            observed: newest.map(|(at, _)| now.since(at)),
+            grants: self.grants,
+            recalls: self.recalls,
+            expired: self.expired,
+        }
+    }
+}
+
+impl Lease {
+    fn view(&self, database: DatabaseId, now: Time) -> LeaseView {
+        LeaseView {
+            database,
+            allotment: self.tokens,
+            holding: self.demand.holding,
+            held: self.held(),
+            ceiling: self.ceiling,
+            in_use: self.demand.in_use,
+            idle: self.demand.idle,
+            opening: self.demand.opening,
+            closing: self.demand.closing,
+            waiting: self.demand.waiting,
+            oldest_wait: self.age(now),
+            mean_hold: self.demand.mean_hold,
+        }
+    }
 }

@@ -1,0 +1,373 @@
+//! The life of a session: Hello, silence, expiry, quarantine, the end. Rules 1,
+//! 10 and 14 to 16 of `docs/protocol.md`.
+
+use alloc::{sync::Arc, vec::Vec};
+use core::time::Duration;
+
+use crate::{
+    Close, DatabaseId, Demand, Effect, Hello, Note, SessionId, StreamId, Terms, Time, Welcome,
+    core::Core,
+    durable::{Change, Kind, Outcome},
+    lease::{Lease, Standing},
+    session::Session,
+};
+
+/// Time to live of a session that uses no database.
+const USUAL_TTL: Duration = Duration::from_secs(10);
+
+/// A unary request is remembered for this many times to live after its end.
+const REMEMBERED_TTLS: u32 = 2;
+
+impl Core {
+    /// A new stream speaks for a session, from now on alone (rule 1).
+    pub(crate) fn hello(&mut self, now: Time, hello: Hello, effects: &mut Vec<Effect>) {
+        let Hello { stream, session: id, node, workload, claims } = hello;
+        if matches!(self.sessions.get(&id), Some(Session { kind: Kind::Unary(_), .. })) {
+            effects.push(Effect::Close { stream, reason: Close::Unknown });
+            return;
+        }
+        let new = !self.sessions.contains_key(&id);
+        let ttls = claims.iter().map(|claim| self.databases[claim.database.0 as usize].settings.ttl);
+        let ttl = ttls.min().unwrap_or(USUAL_TTL);
+        self.supersede(id, stream, effects);
+        self.welcome_session(id, stream, &node, workload, ttl);
+
+        let mut terms = Vec::with_capacity(claims.len());
+        for claim in &claims {
+            terms.push(self.attach(id, stream, claim.database, claim.demand, now, effects));
+        }
+        let claimed: Vec<DatabaseId> = claims.iter().map(|claim| claim.database).collect();
+        self.leave_unclaimed(id, &claimed);
+        self.write_session(id, effects);
+        effects.push(Effect::Note(Note::Attached { session: id, node, new }));
+        effects.push(Effect::Welcome { stream, welcome: Welcome { ttl, terms } });
+        self.batch.welcomes.push(stream);
+        for database in claimed {
+            self.decide(now, database, effects);
+        }
+    }
+
+    fn supersede(&mut self, id: SessionId, stream: StreamId, effects: &mut Vec<Effect>) {
+        let old = self.sessions.get(&id).and_then(|session| session.stream);
+        if let Some(old) = old {
+            self.streams.remove(&old);
+            effects.push(Effect::Close { stream: old, reason: Close::Superseded });
+        }
+        self.streams.insert(stream, id);
+    }
+
+    fn welcome_session(
+        &mut self,
+        id: SessionId,
+        stream: StreamId,
+        node: &Arc<str>,
+        workload: Arc<str>,
+        ttl: Duration,
+    ) {
+        let running = self.running();
+        let session = self.sessions.entry(id).or_insert_with(|| Session {
+            node: node.clone(),
+            workload: workload.clone(),
+            kind: Kind::Node,
+            stream: None,
+            heard: running,
+            ttl,
+            ttl_next: None,
+            databases: Vec::new(),
+            unclaimed: Vec::new(),
+            handed: Vec::new(),
+            written: None,
+        });
+        session.node = node.clone();
+        session.workload = workload;
+        session.kind = Kind::Node;
+        session.stream = Some(stream);
+        session.heard = running;
+        // Until it acknowledges the Welcome, it may believe in what it was
+        // told before.
+        session.ttl = session.ttl.max(ttl);
+        session.ttl_next = Some(ttl);
+    }
+
+    fn attach(
+        &mut self,
+        id: SessionId,
+        stream: StreamId,
+        database: DatabaseId,
+        claim: Demand,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> Terms {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.add(database);
+        }
+        let at = &mut self.databases[database.0 as usize];
+        let on_loss = at.settings.on_loss;
+        if !at.leases.contains_key(&id) {
+            at.insert(id, Lease::recovered(0, on_loss, Standing::Unattached));
+        }
+        let counted = at.leases.get(&id).map_or(0, Lease::held);
+        let sequence = at.change(id, |lease| lease.attach(stream, claim, on_loss, now)).unwrap_or_default();
+        if claim.holding > counted {
+            at.unsettled = at.settings.watched;
+            let claimed = claim.holding;
+            effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
+        }
+        let quantum = at.quantum().unwrap_or_default();
+        Terms { database, sequence, on_loss, quantum }
+    }
+
+    /// Databases that the Hello does not name: the node uses them no more, but
+    /// nothing is lowered before it has acknowledged a Welcome.
+    fn leave_unclaimed(&mut self, id: SessionId, claimed: &[DatabaseId]) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.unclaimed =
+            session.databases.iter().copied().filter(|database| !claimed.contains(database)).collect();
+        for database in session.unclaimed.clone() {
+            self.databases[database.0 as usize].change(id, Lease::detach);
+        }
+    }
+
+    /// A report of levels.
+    pub(crate) fn demand(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        database: DatabaseId,
+        demand: Demand,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(id) = self.heard(stream, effects) else { return };
+        let at = &mut self.databases[database.0 as usize];
+        let Some(lease) = at.leases.get(&id) else {
+            effects.push(Effect::Note(Note::Dropped { stream }));
+            return;
+        };
+        if lease.standing != Standing::Attached(stream) {
+            effects.push(Effect::Note(Note::Dropped { stream }));
+            return;
+        }
+        let counted = lease.held();
+        let excess = at.change(id, |lease| lease.report(demand, now)).unwrap_or_default();
+        if excess > 0 {
+            let claimed = demand.holding;
+            effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
+        }
+        if at.leases.get(&id).is_some_and(Lease::is_welcomed) {
+            self.acknowledge_welcome(now, id, effects);
+        }
+        self.decide(now, database, effects);
+    }
+
+    /// The node has its Welcome: what that told is in force.
+    fn acknowledge_welcome(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(ttl) = session.ttl_next.take() {
+            session.ttl = ttl;
+        }
+        let unclaimed = core::mem::take(&mut session.unclaimed);
+        session.databases.retain(|database| !unclaimed.contains(database));
+        for database in unclaimed {
+            self.databases[database.0 as usize].remove(id, effects);
+            self.decide(now, database, effects);
+        }
+    }
+
+    pub(crate) fn keep_alive(&mut self, stream: StreamId, id: u64, effects: &mut Vec<Effect>) {
+        if self.heard(stream, effects).is_some() {
+            effects.push(Effect::KeepAlive { stream, id });
+        }
+    }
+
+    /// The session that a stream speaks for, now heard of.
+    fn heard(&mut self, stream: StreamId, effects: &mut Vec<Effect>) -> Option<SessionId> {
+        let running = self.running();
+        let Some(&id) = self.streams.get(&stream) else {
+            effects.push(Effect::Note(Note::Dropped { stream }));
+            return None;
+        };
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.heard = running;
+        }
+        Some(id)
+    }
+
+    /// The node holds nothing any more.
+    pub(crate) fn goodbye(&mut self, now: Time, stream: StreamId, effects: &mut Vec<Effect>) {
+        let Some(id) = self.heard(stream, effects) else { return };
+        let databases = self.end_session(id, effects);
+        effects.push(Effect::Close { stream, reason: Close::Ended });
+        for database in databases {
+            self.decide(now, database, effects);
+        }
+    }
+
+    pub(crate) fn stream_ended(&mut self, now: Time, stream: StreamId, effects: &mut Vec<Effect>) {
+        let Some(id) = self.streams.remove(&stream) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.stream = None;
+        for database in session.databases.clone() {
+            self.databases[database.0 as usize].change(id, Lease::detach);
+            self.decide(now, database, effects);
+        }
+    }
+
+    /// Expires who has been silent for too long, forgets what is over.
+    pub(crate) fn expire(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let due: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| running >= session.expires())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            self.expire_session(now, id, effects);
+        }
+    }
+
+    fn expire_session(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let silent = session.silent(running);
+        match &mut session.kind {
+            Kind::Unary(unary) if unary.outcome != Outcome::Leased => {
+                if silent >= session.ttl * REMEMBERED_TTLS && session.databases.is_empty() {
+                    self.end_session(id, effects);
+                } else {
+                    self.end_fenced(now, id, effects);
+                }
+                return;
+            }
+            Kind::Quarantined => {
+                self.end_fenced(now, id, effects);
+                return;
+            }
+            Kind::Unary(unary) => unary.outcome = Outcome::Expired,
+            Kind::Node => session.kind = Kind::Quarantined,
+        }
+        session.handed.clear();
+        let node = session.node.clone();
+        let databases = session.databases.clone();
+        if let Some(stream) = session.stream.take() {
+            self.streams.remove(&stream);
+            effects.push(Effect::Close { stream, reason: Close::Expired });
+        }
+        let mut tokens = 0;
+        for database in &databases {
+            let at = &mut self.databases[database.0 as usize];
+            let held = at.leases.get(&id).map_or(0, Lease::held);
+            at.expired += u64::from(held > 0);
+            at.change(id, |lease| lease.quarantine(now));
+            tokens += held;
+        }
+        effects.push(Effect::Note(Note::Expired { session: id, node, tokens }));
+        self.write_session(id, effects);
+        for database in databases {
+            self.end_quarantine_if(id, database, effects, |lease| lease.held() == 0);
+            self.decide(now, database, effects);
+        }
+    }
+
+    /// Ends the quarantine of fenced leases whose grace has passed, where no
+    /// probe can tell (rule 16).
+    fn end_fenced(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let Some(session) = self.sessions.get(&id) else { return };
+        let (silent, ttl) = (session.silent(running), session.ttl);
+        for database in session.databases.clone() {
+            let settings = &self.databases[database.0 as usize].settings;
+            let over = !settings.watched && silent >= ttl + settings.fence_grace;
+            self.end_quarantine_if(id, database, effects, |lease| {
+                over && lease.on_loss == crate::LossPolicy::Fence || lease.held() == 0
+            });
+            self.decide(now, database, effects);
+        }
+    }
+
+    /// Ends quarantines at a database after one of its observations was judged.
+    pub(crate) fn judged(&mut self, now: Time, database: DatabaseId, sent: Time, effects: &mut Vec<Effect>) {
+        let at = &mut self.databases[database.0 as usize];
+        at.unsettled = false;
+        let concerned: Vec<SessionId> = at
+            .leases
+            .iter()
+            .filter(|(_, lease)| {
+                matches!(lease.standing, Standing::Quarantined { .. } | Standing::Unary { .. })
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in concerned {
+            let ended = self.databases[database.0 as usize].change(id, |lease| lease.judged(sent));
+            if ended == Some(true) {
+                self.end_quarantine_if(id, database, effects, |_| true);
+            }
+        }
+        self.databases[database.0 as usize].recap(effects);
+        self.decide(now, database, effects);
+    }
+
+    fn end_quarantine_if(
+        &mut self,
+        id: SessionId,
+        database: DatabaseId,
+        effects: &mut Vec<Effect>,
+        over: impl FnOnce(&Lease) -> bool,
+    ) {
+        let at = &mut self.databases[database.0 as usize];
+        let Some(lease) = at.leases.get(&id) else { return };
+        if !matches!(lease.standing, Standing::Quarantined { .. }) || !over(lease) {
+            return;
+        }
+        let tokens = at.remove(id, effects);
+        if tokens > 0 {
+            effects.push(Effect::Note(Note::QuarantineEnded { session: id, database, tokens }));
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.databases.retain(|other| *other != database);
+        if session.databases.is_empty() && session.kind == Kind::Quarantined {
+            self.end_session(id, effects);
+        }
+    }
+
+    /// An operator ends a session at once.
+    pub(crate) fn evict(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(stream) = session.stream.take() {
+            self.streams.remove(&stream);
+            effects.push(Effect::Close { stream, reason: Close::Evicted });
+        }
+        let session = self.sessions.get(&id);
+        if matches!(session, Some(Session { kind: Kind::Unary(_), .. })) {
+            self.end_unary(now, id, Outcome::Expired, effects);
+            return;
+        }
+        for database in self.end_session(id, effects) {
+            self.decide(now, database, effects);
+        }
+    }
+
+    /// Removes a session with everything it held. Returns where it held.
+    pub(crate) fn end_session(&mut self, id: SessionId, effects: &mut Vec<Effect>) -> Vec<DatabaseId> {
+        let Some(session) = self.sessions.remove(&id) else { return Vec::new() };
+        if let Some(stream) = session.stream {
+            self.streams.remove(&stream);
+        }
+        for database in &session.databases {
+            self.databases[database.0 as usize].remove(id, effects);
+        }
+        effects.push(Effect::Commit(Change::RemoveSession(id)));
+        session.databases
+    }
+
+    /// Writes the record of a session, if it is worth it.
+    pub(crate) fn write_session(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let record = session.record(running);
+        if session.is_stale(&record) {
+            session.written = Some(record.clone());
+            effects.push(Effect::Commit(Change::PutSession(id, record)));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One database: its cap, its leases and their totals. Decides nothing by
+//! itself; `grant`, `recall` and `watch` do.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::time::Duration;
+
+use crate::{
+    Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
+    durable::{self, Change},
+    lease::{Counts, Lease, Standing},
+    moves::Moves,
+    unary::Calls,
+    watch::Watch,
+};
+
+/// Most connects in flight at one database: a database that accepts slowly is
+/// not made slower by a crowd (rule 11 of `docs/admission.md`).
+pub(crate) const CONNECTS_IN_FLIGHT: u32 = 32;
+
+/// One database.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) id: DatabaseId,
+    pub(crate) settings: DatabaseSettings,
+    pub(crate) leases: BTreeMap<SessionId, Lease>,
+    pub(crate) totals: Totals,
+    /// Leases with a need.
+    pub(crate) needy: BTreeSet<SessionId>,
+    /// Leases that would like warm connections.
+    pub(crate) cool: BTreeSet<SessionId>,
+    /// Leases with spare tokens.
+    pub(crate) spare: BTreeSet<SessionId>,
+    /// Leases whose ceiling is above what they hold.
+    pub(crate) slack: BTreeSet<SessionId>,
+    /// Leases that may have something to send.
+    touched: BTreeSet<SessionId>,
+    /// Leases that changed since the last commit.
+    pub(crate) uncommitted: BTreeSet<SessionId>,
+    pub(crate) watch: Watch,
+    pub(crate) moves: Moves,
+    pub(crate) calls: Calls,
+    pub(crate) cap: u32,
+    /// The cap as it was last written.
+    cap_written: Option<u32>,
+    /// A session attached with more than was counted, which the probe may count
+    /// as strays until the next observation is judged: no excess is recalled.
+    pub(crate) unsettled: bool,
+    /// When to decide again although nothing happens.
+    pub(crate) wake_at: Option<Time>,
+    pub(crate) grants: u64,
+    pub(crate) recalls: u64,
+    pub(crate) expired: u64,
+}
+
+/// Sums over all leases of a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) held: u64,
+    pub(crate) target: u64,
+    pub(crate) ceiling: u64,
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
+    pub(crate) waiting: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) live: u64,
+}
+
+impl Totals {
+    pub(crate) fn replace(&mut self, before: Counts, after: Counts) {
+        let swap = |sum: &mut u64, before: u32, after: u32| {
+            *sum = *sum + u64::from(after) - u64::from(before);
+        };
+        swap(&mut self.held, before.held, after.held);
+        swap(&mut self.target, before.target, after.target);
+        swap(&mut self.ceiling, before.ceiling, after.ceiling);
+        swap(&mut self.lowest, before.lowest, after.lowest);
+        swap(&mut self.highest, before.highest, after.highest);
+        swap(&mut self.waiting, before.waiting, after.waiting);
+        swap(&mut self.in_flight, before.in_flight, after.in_flight);
+        swap(&mut self.quarantined, before.quarantined, after.quarantined);
+        swap(&mut self.live, before.live, after.live);
+    }
+}
+
+impl Database {
+    pub(crate) fn new(id: DatabaseId, settings: DatabaseSettings, last_cap: Option<u32>) -> Database {
+        let watch = Watch::new(settings.watched, last_cap);
+        let mut database = Database {
+            id,
+            settings,
+            leases: BTreeMap::new(),
+            totals: Totals::default(),
+            needy: BTreeSet::new(),
+            cool: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            slack: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            uncommitted: BTreeSet::new(),
+            watch,
+            moves: Moves::default(),
+            calls: Calls::default(),
+            cap: 0,
+            cap_written: last_cap,
+            unsettled: false,
+            wake_at: None,
+            grants: 0,
+            recalls: 0,
+            expired: 0,
+        };
+        database.cap = database.cap_now();
+        database
+    }
+
+    /// Changes one lease and keeps totals and indexes true. `None` when the
+    /// session has no lease here.
+    pub(crate) fn change<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+        let lease = self.leases.get_mut(&session)?;
+        let before = lease.counts();
+        let result = how(lease);
+        let after = lease.counts();
+        let (need, warm, spare) = (lease.need() > 0, lease.warm() > 0, lease.spare() > 0);
+        self.account(before, after);
+        let mark = |index: &mut BTreeSet<SessionId>, member: bool| {
+            if member {
+                index.insert(session)
+            } else {
+                index.remove(&session)
+            };
+        };
+        mark(&mut self.needy, need);
+        mark(&mut self.cool, warm);
+        mark(&mut self.spare, spare);
+        mark(&mut self.slack, after.ceiling > after.held);
+        self.touched.insert(session);
+        Some(result)
+    }
+
+    /// Adds a lease.
+    pub(crate) fn insert(&mut self, session: SessionId, lease: Lease) {
+        let counts = lease.counts();
+        let before = self.leases.insert(session, lease);
+        assert!(before.is_none(), "two leases of one session at one database");
+        self.account(Counts::default(), counts);
+        self.change(session, |_| ());
+    }
+
+    /// Removes a lease for good. Returns what it held.
+    pub(crate) fn remove(&mut self, session: SessionId, effects: &mut Vec<Effect>) -> u32 {
+        let Some(lease) = self.leases.remove(&session) else { return 0 };
+        let counts = lease.counts();
+        self.account(counts, Counts::default());
+        let indexes = [
+            &mut self.needy,
+            &mut self.cool,
+            &mut self.spare,
+            &mut self.slack,
+            &mut self.touched,
+            &mut self.uncommitted,
+        ];
+        for index in indexes {
+            index.remove(&session);
+        }
+        self.moves.forget(session);
+        effects.push(Effect::Commit(Change::RemoveLease(session, self.settings.name.clone())));
+        counts.held
+    }
+
+    fn account(&mut self, before: Counts, after: Counts) {
+        self.totals.replace(before, after);
+        self.watch.saw(self.totals.lowest, self.totals.highest);
+    }
+
+    /// Most tokens that could be granted now, in total.
+    pub(crate) fn room(&self) -> u32 {
+        let taken = self.totals.held + u64::from(self.watch.uncertain());
+        u64::from(self.cap).saturating_sub(taken) as u32
+    }
+
+    /// Whether grants may be made at all.
+    pub(crate) fn grants_allowed(&self) -> bool {
+        !self.settings.draining && self.watch.may_grant()
+    }
+
+    /// The cap that follows from settings and observations.
+    fn cap_now(&self) -> u32 {
+        let admitted = match self.watch.admitted(self.settings.reserve) {
+            Some(admitted) => admitted,
+            None if self.settings.watched => 0,
+            None => u32::MAX,
+        };
+        admitted.min(self.settings.cap.unwrap_or(u32::MAX))
+    }
+
+    /// Brings the cap up to date.
+    pub(crate) fn recap(&mut self, effects: &mut Vec<Effect>) {
+        let to = self.cap_now();
+        if to != self.cap {
+            effects.push(Effect::Note(Note::CapChanged { database: self.id, from: self.cap, to }));
+            self.cap = to;
+        }
+    }
+
+    pub(crate) fn quantum(&self) -> Option<Duration> {
+        match self.settings.admission {
+            Admission::Unfair => None,
+            Admission::Fair { quantum } => Some(quantum),
+        }
+    }
+
+    pub(crate) fn wake(&mut self, at: Time) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Decides what follows from all changes so far, and says so.
+    pub(crate) fn decide(&mut self, now: Time, store_failed: bool, effects: &mut Vec<Effect>) {
+        self.wake_at = None;
+        self.moves.settle(now, self.quantum().unwrap_or_default(), &self.leases);
+        if self.settings.draining {
+            self.drain();
+        } else {
+            self.shed();
+        }
+        if self.grants_allowed() && !store_failed {
+            self.grant(now);
+            self.recall(now);
+        }
+        self.settle(now, effects);
+    }
+
+    /// Makes ceilings cover what is held, then says what is new.
+    fn settle(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let touched = core::mem::take(&mut self.touched);
+        for session in touched {
+            self.cover(session, effects);
+            let Some(lease) = self.leases.get_mut(&session) else { continue };
+            let told = lease.told_tokens();
+            let waited = lease.age(now);
+            let Some((stream, allotment)) = self.change(session, Lease::next_allotment).flatten() else {
+                continue;
+            };
+            self.uncommitted.insert(session);
+            let database = self.id;
+            effects.push(Effect::Allotment { stream, database, allotment });
+            let tokens = allotment.tokens.abs_diff(told);
+            if allotment.tokens > told {
+                self.grants += u64::from(tokens);
+                effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
+            } else if allotment.tokens < told {
+                self.recalls += u64::from(tokens);
+                let recall = allotment.recall;
+                effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
+            }
+            self.cover(session, effects);
+        }
+        self.touched.clear();
+        self.make_ceilings_fit(effects);
+    }
+
+    /// Raises the ceiling of a lease to what it holds (rule 13).
+    fn cover(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
+        let Some(lease) = self.leases.get(&session) else { return };
+        if lease.held() > lease.ceiling {
+            self.write_ceiling(session, effects);
+        }
+    }
+
+    /// While ceilings sum to more than the cap, lowers those above what is held.
+    fn make_ceilings_fit(&mut self, effects: &mut Vec<Effect>) {
+        while self.totals.ceiling > u64::from(self.cap) {
+            let Some(&session) = self.slack.first() else { return };
+            self.write_ceiling(session, effects);
+        }
+    }
+
+    /// Sets the ceiling of a lease to what it holds.
+    fn write_ceiling(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
+        let written = self.change(session, |lease| {
+            lease.ceiling = lease.held();
+            durable::Lease { ceiling: lease.ceiling, on_loss: lease.on_loss }
+        });
+        if let Some(lease) = written {
+            effects.push(Effect::Commit(Change::PutLease(session, self.settings.name.clone(), lease)));
+        }
+    }
+
+    /// The lazy part of what is durable: ceilings come down, the cap is noted.
+    pub(crate) fn write_lazily(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(&session) = self.slack.first() {
+            self.write_ceiling(session, effects);
+        }
+        if self.settings.watched && self.watch.may_grant() && self.cap_written != Some(self.cap) {
+            self.cap_written = Some(self.cap);
+            effects.push(Effect::Commit(Change::PutCap(self.settings.name.clone(), self.cap)));
+        }
+    }
+
+    /// Everything emitted since the last commit is durable and on its way.
+    pub(crate) fn committed(&mut self) {
+        for session in core::mem::take(&mut self.uncommitted) {
+            if let Some(lease) = self.leases.get_mut(&session) {
+                lease.committed();
+            }
+        }
+    }
+
+    /// Nothing emitted since the last commit was sent.
+    pub(crate) fn commit_failed(&mut self) {
+        for session in core::mem::take(&mut self.uncommitted) {
+            self.change(session, Lease::withdraw);
+        }
+    }
+
+    /// Recomputes everything that is kept incrementally and compares.
+    pub(crate) fn check(&self) {
+        let mut totals = Totals::default();
+        for (session, lease) in &self.leases {
+            let counts = lease.counts();
+            totals.replace(Counts::default(), counts);
+            assert_eq!(self.needy.contains(session), lease.need() > 0, "index of needy leases");
+            assert_eq!(self.cool.contains(session), lease.warm() > 0, "index of cool leases");
+            assert_eq!(self.spare.contains(session), lease.spare() > 0, "index of spare leases");
+            assert_eq!(self.slack.contains(session), counts.ceiling > counts.held, "index of slack ceilings");
+            assert!(
+                counts.held <= counts.ceiling,
+                "held {} above the ceiling {}",
+                counts.held,
+                counts.ceiling
+            );
+            let attached = matches!(lease.standing, Standing::Attached(_));
+            assert!(
+                attached || lease.granting() == 0 || counts.held >= lease.tokens,
+                "a grant nobody counts"
+            );
+        }
+        assert_eq!(totals, self.totals, "totals of {}", self.settings.name);
+    }
+}

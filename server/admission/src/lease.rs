@@ -1,0 +1,392 @@
+//! The account of one session at one database: what it may hold, what it says
+//! it holds, and what must be counted. Rules 4 to 10 of `docs/protocol.md`.
+//! Knows nothing of other sessions.
+
+use alloc::{boxed::Box, collections::VecDeque};
+use core::time::Duration;
+
+use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time};
+
+/// Observations of the database that end a quarantine (rule 16).
+pub(crate) const OBSERVATIONS: u8 = 2;
+
+/// Who speaks for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A stream.
+    Attached(StreamId),
+    /// Nobody at the moment.
+    Unattached,
+    /// Nobody any more.
+    Quarantined {
+        /// When the session expired.
+        since: Time,
+        /// Observations sent after that which are still to be judged.
+        observations: u8,
+    },
+    /// Unary calls.
+    Unary {
+        /// When it was granted.
+        granted: Time,
+        /// An observation sent after the grant has been judged.
+        observed: bool,
+    },
+}
+
+/// What a lease adds to the totals of its database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// What counts against the cap.
+    pub(crate) held: u32,
+    /// What `held` comes down to when all recalls are answered.
+    pub(crate) target: u32,
+    /// Durable upper bound of `held`.
+    pub(crate) ceiling: u32,
+    /// Fewest connections that the database has open for it.
+    pub(crate) lowest: u32,
+    /// Most connections that the database has open for it.
+    pub(crate) highest: u32,
+    /// Waiting tasks.
+    pub(crate) waiting: u32,
+    /// Connects under way or about to start.
+    pub(crate) in_flight: u32,
+    /// `held`, if in quarantine.
+    pub(crate) quarantined: u32,
+    /// 1, if live.
+    pub(crate) live: u32,
+}
+
+/// An allotment that was sent and not yet acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    sequence: u64,
+    tokens: u32,
+}
+
+/// The account of one session at one database.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) standing: Standing,
+    /// The levels last accepted on the current stream.
+    pub(crate) demand: Demand,
+    /// When the oldest waiting task began to wait.
+    pub(crate) oldest_since: Option<Time>,
+    /// The server's target.
+    pub(crate) tokens: u32,
+    pub(crate) recall: Recall,
+    /// Durable, or part of the commit under way.
+    pub(crate) ceiling: u32,
+    /// What the session was told, where that differs the one that keeps longer.
+    pub(crate) on_loss: LossPolicy,
+    /// The idle level last rose then.
+    pub(crate) idle_rose: Time,
+    /// Counted whatever the node says, until it acknowledges the Welcome.
+    floor: u32,
+    /// Sequence of the Welcome, until it is acknowledged.
+    welcome: Option<u64>,
+    /// The loss policy that the Welcome tells, until it is acknowledged.
+    on_loss_next: Option<LossPolicy>,
+    /// Unacknowledged allotments, sequences rising, tokens falling: one that a
+    /// later and higher one covers is not kept.
+    sent: VecDeque<Sent>,
+    /// Newest sequence sent.
+    sequence: u64,
+    /// Target and recall as last sent, or as agreed by an acknowledgement.
+    told: (u32, Recall),
+    /// Spare tokens that an idle recall could not get.
+    refused: u32,
+    /// The database restarted after the node's last report.
+    sockets_dead: bool,
+    /// The account at the last commit, if it was changed since.
+    before: Option<Box<Before>>,
+}
+
+/// What a failed commit takes back.
+#[derive(Debug)]
+struct Before {
+    tokens: u32,
+    sent: VecDeque<Sent>,
+    sequence: u64,
+    told: (u32, Recall),
+}
+
+impl Lease {
+    /// An account that counts `held` although no stream speaks for it.
+    pub(crate) fn recovered(held: u32, on_loss: LossPolicy, standing: Standing) -> Lease {
+        Lease {
+            standing,
+            demand: Demand::default(),
+            oldest_since: None,
+            tokens: held,
+            recall: Recall::None,
+            ceiling: held,
+            on_loss,
+            idle_rose: Time::ZERO,
+            floor: held,
+            welcome: None,
+            on_loss_next: None,
+            sent: VecDeque::new(),
+            sequence: 0,
+            told: (held, Recall::None),
+            refused: 0,
+            sockets_dead: false,
+            before: None,
+        }
+    }
+
+    /// A unary lease, granted at `now`. Nothing of it is durable yet.
+    pub(crate) fn unary(tokens: u32, on_loss: LossPolicy, now: Time) -> Lease {
+        let standing = Standing::Unary { granted: now, observed: false };
+        Lease { ceiling: 0, ..Lease::recovered(tokens, on_loss, standing) }
+    }
+
+    /// What counts against the cap (rules 7 and 10).
+    pub(crate) fn held(&self) -> u32 {
+        let sent = self.sent.front().map_or(0, |sent| sent.tokens);
+        self.demand.holding.max(self.floor).max(sent)
+    }
+
+    /// What this lease adds to the totals of its database.
+    pub(crate) fn counts(&self) -> Counts {
+        let held = self.held();
+        let common = Counts { held, target: held, ceiling: self.ceiling, ..Counts::default() };
+        match self.standing {
+            Standing::Attached(_) => Counts {
+                target: held.min(self.tokens),
+                lowest: if self.sockets_dead { 0 } else { self.demand.established },
+                highest: self.demand.possible(),
+                waiting: self.demand.waiting,
+                in_flight: self.demand.opening + self.granting(),
+                live: 1,
+                ..common
+            },
+            Standing::Unattached => Counts { highest: held.max(self.ceiling), live: 1, ..common },
+            Standing::Quarantined { .. } => {
+                Counts { highest: held.max(self.ceiling), quarantined: held, ..common }
+            }
+            Standing::Unary { observed, .. } => {
+                Counts { lowest: if observed { held } else { 0 }, highest: held, live: 1, ..common }
+            }
+        }
+    }
+
+    /// Tokens granted but not yet acknowledged.
+    pub(crate) fn granting(&self) -> u32 {
+        self.tokens.saturating_sub(self.demand.holding)
+    }
+
+    /// Tokens recalled but not yet given up.
+    pub(crate) fn giving(&self) -> u32 {
+        self.demand.holding.saturating_sub(self.tokens)
+    }
+
+    /// Tokens its waiting tasks need beyond what is on its way to them.
+    /// `waiting` excludes tasks that are connecting (rule 12), so connects
+    /// under way are not subtracted again.
+    pub(crate) fn need(&self) -> u32 {
+        if !matches!(self.standing, Standing::Attached(_)) || !self.is_welcomed() {
+            return 0;
+        }
+        let served = self.demand.idle + self.demand.unopened() + self.granting();
+        let wanted = self.demand.wanted.saturating_sub(self.tokens);
+        self.demand.waiting.saturating_sub(served).min(wanted)
+    }
+
+    /// Tokens it would keep warm although nobody waits.
+    pub(crate) fn warm(&self) -> u32 {
+        let attached = matches!(self.standing, Standing::Attached(_)) && self.is_welcomed();
+        if attached && self.demand.waiting == 0 { self.demand.wanted.saturating_sub(self.tokens) } else { 0 }
+    }
+
+    /// Unused tokens that an idle recall may ask for (rule 9).
+    pub(crate) fn spare(&self) -> u32 {
+        let free_to_ask = matches!(self.standing, Standing::Attached(_))
+            && self.recall == Recall::None
+            && self.is_welcomed()
+            && self.demand.waiting == 0
+            && self.giving() == 0;
+        let unused = self.demand.idle + self.demand.unopened();
+        if free_to_ask && unused > self.refused { unused } else { 0 }
+    }
+
+    /// Age of the oldest waiting task.
+    pub(crate) fn age(&self, now: Time) -> Duration {
+        self.oldest_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// Whether the node has acknowledged the Welcome of its stream.
+    pub(crate) fn is_welcomed(&self) -> bool {
+        self.welcome.is_none()
+    }
+
+    /// A stream claims the lease: the claim raises what is counted and lowers
+    /// nothing (rule 10). Returns the sequence of the Welcome.
+    pub(crate) fn attach(&mut self, stream: StreamId, claim: Demand, on_loss: LossPolicy, now: Time) -> u64 {
+        self.floor = self.held().max(claim.holding);
+        self.sent.clear();
+        self.before = None;
+        self.sequence += 1;
+        self.welcome = Some(self.sequence);
+        match on_loss {
+            LossPolicy::Keep => self.on_loss = LossPolicy::Keep,
+            LossPolicy::Fence => self.on_loss_next = Some(on_loss),
+        }
+        self.standing = Standing::Attached(stream);
+        self.tokens = claim.holding;
+        self.recall = Recall::None;
+        self.told = (self.tokens, self.recall);
+        self.refused = 0;
+        self.accept(claim, now);
+        self.sequence
+    }
+
+    /// The stream is gone; everything stays counted.
+    pub(crate) fn detach(&mut self) {
+        self.standing = Standing::Unattached;
+        self.oldest_since = None;
+        self.demand.waiting = 0;
+    }
+
+    /// The session expired.
+    pub(crate) fn quarantine(&mut self, now: Time) {
+        self.detach();
+        self.standing = Standing::Quarantined { since: now, observations: OBSERVATIONS };
+    }
+
+    /// Counts an observation that was sent at `sent` and is now judged. True
+    /// when it ends the quarantine.
+    pub(crate) fn judged(&mut self, sent: Time) -> bool {
+        match &mut self.standing {
+            Standing::Quarantined { since, observations } if sent > *since => {
+                *observations = observations.saturating_sub(1);
+                *observations == 0
+            }
+            Standing::Unary { granted, observed } if sent > *granted => {
+                *observed = true;
+                false
+            }
+            Standing::Attached(_)
+            | Standing::Unattached
+            | Standing::Quarantined { .. }
+            | Standing::Unary { .. } => false,
+        }
+    }
+
+    /// The database restarted: the sockets of the last report are dead.
+    pub(crate) fn sockets_died(&mut self) {
+        self.sockets_dead = true;
+    }
+
+    /// Takes a report. Returns what it reports beyond everything that was ever
+    /// counted; zero from a node that keeps the rules.
+    pub(crate) fn report(&mut self, demand: Demand, now: Time) -> u32 {
+        let excess = demand.holding.saturating_sub(self.held());
+        let acknowledged = demand.acknowledged.min(self.sequence);
+        while self.sent.front().is_some_and(|sent| sent.sequence <= acknowledged) {
+            self.sent.pop_front();
+        }
+        if self.welcome.is_some_and(|welcome| welcome <= acknowledged) {
+            self.welcome = None;
+            self.floor = 0;
+            self.on_loss = self.on_loss_next.take().unwrap_or(self.on_loss);
+        }
+        self.accept(demand, now);
+        if acknowledged == self.sequence && self.told == (self.tokens, self.recall) {
+            self.agree();
+        }
+        excess
+    }
+
+    /// The node has applied everything that was sent: what it did not take is
+    /// a gift (rule 8), what an idle recall did not get is taken back (rule 9).
+    fn agree(&mut self) {
+        let holding = self.demand.holding;
+        if holding > self.tokens && self.recall == Recall::NextReturn {
+            return;
+        }
+        if holding > self.tokens {
+            self.refused = self.demand.idle + self.demand.unopened();
+        }
+        self.tokens = holding;
+        self.recall = Recall::None;
+        self.told = (self.tokens, self.recall);
+    }
+
+    fn accept(&mut self, demand: Demand, now: Time) {
+        let unused = demand.idle + demand.unopened();
+        if unused > self.demand.idle + self.demand.unopened() {
+            self.idle_rose = now;
+        }
+        self.refused = self.refused.min(unused);
+        self.oldest_since = (demand.waiting > 0).then(|| now.back(demand.oldest_wait));
+        self.sockets_dead = false;
+        self.demand = demand;
+    }
+
+    /// Raises the target by one.
+    pub(crate) fn grant(&mut self) {
+        self.remember();
+        self.tokens += 1;
+        if self.tokens >= self.demand.holding {
+            self.recall = Recall::None;
+        }
+    }
+
+    /// Lowers the target to `tokens`.
+    pub(crate) fn lower(&mut self, tokens: u32, recall: Recall) {
+        self.remember();
+        self.tokens = self.tokens.min(tokens);
+        self.recall = recall;
+    }
+
+    /// The allotment to send, if what was sent is not what is meant.
+    pub(crate) fn next_allotment(&mut self) -> Option<(StreamId, Allotment)> {
+        let Standing::Attached(stream) = self.standing else { return None };
+        if self.told == (self.tokens, self.recall) {
+            return None;
+        }
+        self.remember();
+        self.told = (self.tokens, self.recall);
+        self.sequence += 1;
+        while self.sent.back().is_some_and(|sent| sent.tokens <= self.tokens) {
+            self.sent.pop_back();
+        }
+        self.sent.push_back(Sent { sequence: self.sequence, tokens: self.tokens });
+        Some((stream, Allotment { sequence: self.sequence, tokens: self.tokens, recall: self.recall }))
+    }
+
+    /// Target as last sent.
+    pub(crate) fn told_tokens(&self) -> u32 {
+        self.told.0
+    }
+
+    fn remember(&mut self) {
+        if self.before.is_none() {
+            self.before = Some(Box::new(Before {
+                tokens: self.tokens,
+                sent: self.sent.clone(),
+                sequence: self.sequence,
+                told: self.told,
+            }));
+        }
+    }
+
+    /// What was sent since the last commit is out.
+    pub(crate) fn committed(&mut self) {
+        self.before = None;
+    }
+
+    /// Nothing since the last commit was sent: raises are withdrawn, what the
+    /// node gave back stays given back (rule 13).
+    pub(crate) fn withdraw(&mut self) {
+        let Some(before) = self.before.take() else { return };
+        let acknowledged = self.demand.acknowledged;
+        self.tokens = self.tokens.min(before.tokens);
+        if self.tokens >= self.demand.holding {
+            self.recall = Recall::None;
+        }
+        self.sequence = before.sequence;
+        self.sent = before.sent.into_iter().filter(|sent| sent.sequence > acknowledged).collect();
+        self.told = before.told;
+    }
+}

@@ -1,0 +1,265 @@
+//! Tokens that are asked back: unused ones first, busy ones by age and share,
+//! the excess after a cut of the cap. Rules 3 to 7 of `docs/admission.md`.
+
+use alloc::{collections::BinaryHeap, vec::Vec};
+use core::time::Duration;
+
+use crate::{
+    Recall, SessionId, Time,
+    database::Database,
+    lease::{Lease, Standing},
+};
+
+/// Bounds of the grace of an idle connection (rule 4).
+const GRACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
+
+/// Under unfair admission the grace is void for a waiter older than this.
+const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How soon to look again while somebody waits for a busy token.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A session that waits for tokens it will not get without a recall.
+#[derive(Clone, Copy, Debug)]
+struct Receiver {
+    session: SessionId,
+    /// Tokens it needs beyond those promised.
+    missing: u32,
+    age: Duration,
+    /// It has no token, none is granted, none is promised.
+    destitute: bool,
+}
+
+impl Database {
+    /// Asks for tokens on behalf of those that free capacity did not serve.
+    pub(crate) fn recall(&mut self, now: Time) {
+        if self.needy.is_empty() && self.calls.waiting.is_empty() {
+            return;
+        }
+        // No recall while capacity is free (rule 3), also while it cannot be
+        // granted for want of certainty, unless it is kept for a call that
+        // needs more of it.
+        let room = self.cap.saturating_sub(self.totals.held.try_into().unwrap_or(u32::MAX));
+        if room > 0 && !self.calls.waiting.values().any(|call| call.tokens > room) {
+            return;
+        }
+        let receivers = self.receivers(now, room);
+        let missing: u32 = receivers.iter().map(|receiver| receiver.missing).sum();
+        let coming: u32 =
+            self.leases.values().filter(|lease| lease.recall == Recall::Idle).map(Lease::giving).sum();
+        let missing = missing.saturating_sub(coming);
+        if missing == 0 {
+            return;
+        }
+        let oldest = receivers.first().map_or(Duration::ZERO, |receiver| receiver.age);
+        let missing = self.recall_idle(missing, oldest, now);
+        if let (Some(quantum), true) = (self.quantum(), missing > 0) {
+            self.recall_busy(&receivers, missing, quantum, now);
+            self.wake(now + (quantum / 4).max(LOOK_AGAIN));
+        }
+    }
+
+    /// Who waits, the oldest first.
+    fn receivers(&self, now: Time, room: u32) -> Vec<Receiver> {
+        let leases = self.needy.iter().filter_map(|session| {
+            let lease = self.leases.get(session)?;
+            let promised = self.moves.promised(*session);
+            Some(Receiver {
+                session: *session,
+                missing: lease.need().saturating_sub(promised),
+                age: lease.age(now),
+                destitute: lease.held() + promised == 0,
+            })
+        });
+        let calls = self.calls.waiting.iter().map(|(request, call)| {
+            let promised = self.moves.promised(*request);
+            Receiver {
+                session: *request,
+                missing: call.tokens.saturating_sub(room).saturating_sub(promised),
+                age: now.since(call.since),
+                destitute: promised == 0,
+            }
+        });
+        let mut receivers: Vec<Receiver> = leases.chain(calls).collect();
+        receivers.sort_by_key(|receiver| (core::cmp::Reverse(receiver.age), receiver.session));
+        receivers
+    }
+
+    /// Asks for unused tokens, first where most are unused. Returns how many
+    /// are still missing.
+    fn recall_idle(&mut self, missing: u32, oldest: Duration, now: Time) -> u32 {
+        let grace_void = oldest > self.quantum().unwrap_or(UNFAIR_PATIENCE);
+        let mut donors: BinaryHeap<(u32, SessionId)> = BinaryHeap::new();
+        let mut ripe_at: Option<Time> = None;
+        for session in &self.spare {
+            let Some(lease) = self.leases.get(session) else { continue };
+            let ripe = lease.idle_rose + lease.demand.mean_connect.clamp(GRACE.0, GRACE.1);
+            if grace_void || now >= ripe {
+                donors.push((lease.spare(), *session));
+            } else {
+                ripe_at = Some(ripe_at.map_or(ripe, |earlier| earlier.min(ripe)));
+            }
+        }
+        let mut missing = missing;
+        while let (Some((spare, session)), true) = (donors.pop(), missing > 0) {
+            let asked = spare.min(missing);
+            missing -= asked;
+            self.change(session, |lease| lease.lower(lease.tokens.saturating_sub(asked), Recall::Idle));
+        }
+        if let (Some(at), true) = (ripe_at, missing > 0) {
+            self.wake(at);
+        }
+        missing
+    }
+
+    /// Asks for busy tokens: by the share gate, for those left far behind, and
+    /// for those that have none.
+    fn recall_busy(&mut self, receivers: &[Receiver], missing: u32, quantum: Duration, now: Time) {
+        let shares = Shares::of(self);
+        let mut missing = missing;
+        for receiver in receivers {
+            let mut wanted = receiver.missing.min(missing);
+            let mut destitute = receiver.destitute;
+            while wanted > 0 && self.budget_left() {
+                let Some(donor) = self.donor(receiver, destitute, quantum, &shares, now) else { break };
+                self.change(donor, |lease| {
+                    lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
+                });
+                self.moves.add(donor, receiver.session, now);
+                destitute = false;
+                wanted -= 1;
+                missing -= 1;
+            }
+        }
+    }
+
+    /// The session whose busy token moves to the receiver: among those that may
+    /// be asked, the one whose oldest task is youngest.
+    fn donor(
+        &self,
+        receiver: &Receiver,
+        destitute: bool,
+        quantum: Duration,
+        shares: &Shares,
+        now: Time,
+    ) -> Option<SessionId> {
+        let below_share = self.leases.get(&receiver.session).is_some_and(|lease| {
+            let coming = lease.held() + self.moves.promised(receiver.session);
+            shares.half_below(lease, coming)
+        });
+        let escaping = self.moves.promised(receiver.session) == 0;
+        let may_give = |session: &SessionId, lease: &Lease| {
+            let pending = lease.giving();
+            let stale = pending > self.moves.asked(*session);
+            let enough =
+                if stale { lease.demand.in_use > 2 * pending } else { lease.demand.in_use > pending };
+            let lag = receiver.age.saturating_sub(lease.age(now));
+            let left = lease.demand.holding.saturating_sub(pending);
+            let by_share = lag > quantum && below_share && shares.not_half_below(lease, left);
+            let by_escape = lag > quantum * 2 && escaping;
+            let by_poverty = destitute && left > 1;
+            let attached = matches!(lease.standing, Standing::Attached(_));
+            let other = *session != receiver.session;
+            attached && other && enough && (by_share || by_escape || by_poverty)
+        };
+        self.leases
+            .iter()
+            .filter(|(session, lease)| may_give(session, lease))
+            .min_by_key(|(session, lease)| {
+                (
+                    lease.age(now),
+                    core::cmp::Reverse(lease.demand.holding.saturating_sub(lease.giving())),
+                    **session,
+                )
+            })
+            .map(|(session, _)| *session)
+    }
+
+    /// Whether one more token may be in motion (rule 7): recalled, granted on
+    /// the wire, or connecting.
+    fn budget_left(&self) -> bool {
+        let budget = u64::from(self.cap.div_ceil(16).max(1));
+        self.moves.len() as u64 + self.totals.in_flight < budget
+    }
+
+    /// After a cut of the cap: recalls the excess, busy or not, from those that
+    /// have most.
+    pub(crate) fn shed(&mut self) {
+        let cap = u64::from(self.cap);
+        if self.totals.target <= cap || self.unsettled || !self.watch.may_grant() {
+            return;
+        }
+        let attached = |lease: &Lease| matches!(lease.standing, Standing::Attached(_));
+        let mut richest: BinaryHeap<(u32, SessionId)> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| attached(lease) && lease.counts().target > 0)
+            .map(|(session, lease)| (lease.counts().target, *session))
+            .collect();
+        while self.totals.target > cap {
+            let Some((target, session)) = richest.pop() else { return };
+            self.change(session, |lease| lease.lower(target - 1, Recall::NextReturn));
+            if target > 1 {
+                richest.push((target - 1, session));
+            }
+        }
+    }
+
+    /// Recalls everything; connections in use run out.
+    pub(crate) fn drain(&mut self) {
+        let sessions: Vec<SessionId> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| matches!(lease.standing, Standing::Attached(_)) && lease.tokens > 0)
+            .map(|(session, _)| *session)
+            .collect();
+        for session in sessions {
+            self.change(session, |lease| lease.lower(0, Recall::NextReturn));
+        }
+    }
+}
+
+/// The parts of the cap that sessions are due: by their tasks in work and
+/// waiting, times how long they hold.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    cap: u128,
+    total: u128,
+    /// Hold of sessions that have not measured theirs, in microseconds.
+    usual_hold: u128,
+}
+
+impl Shares {
+    fn of(database: &Database) -> Shares {
+        let holds = || {
+            database.leases.values().map(|lease| lease.demand.mean_hold.as_micros()).filter(|hold| *hold > 0)
+        };
+        let usual_hold = holds().sum::<u128>().checked_div(holds().count() as u128).unwrap_or(1).max(1);
+        let mut shares = Shares { cap: u128::from(database.cap), total: 0, usual_hold };
+        shares.total = database.leases.values().map(|lease| shares.weight(lease)).sum::<u128>().max(1);
+        shares
+    }
+
+    fn weight(&self, lease: &Lease) -> u128 {
+        let hold = match lease.demand.mean_hold.as_micros() {
+            0 => self.usual_hold,
+            measured => measured,
+        };
+        u128::from(lease.demand.in_use + lease.demand.waiting) * hold
+    }
+
+    /// Twice the share, times the total weight.
+    fn doubled(&self, lease: &Lease) -> u128 {
+        2 * self.cap * self.weight(lease)
+    }
+
+    /// `tokens < share − 0.5`
+    fn half_below(&self, lease: &Lease, tokens: u32) -> bool {
+        (2 * u128::from(tokens) + 1) * self.total < self.doubled(lease)
+    }
+
+    /// `tokens > share − 0.5`
+    fn not_half_below(&self, lease: &Lease, tokens: u32) -> bool {
+        (2 * u128::from(tokens) + 1) * self.total > self.doubled(lease)
+    }
+}

@@ -1,0 +1,300 @@
+//! Unary leases: calls that wait for all of their tokens, and what becomes of
+//! them. `docs/protocol.md`, "Unary leases".
+
+use alloc::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    vec::Vec,
+};
+
+use crate::{
+    Acquire, DatabaseId, Effect, ReleaseTarget, SessionId, Ticket, Time, UnaryReply,
+    core::Core,
+    durable::{Kind, Outcome, Unary},
+    session::Session,
+};
+
+/// Most calls that wait for one database. A further one is refused at once.
+pub(crate) const WAITING_CALLS: u32 = 10_000;
+
+/// Most attempts at one request whose delivery is watched.
+const HANDED: usize = 64;
+
+/// The calls that wait for one database.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) waiting: BTreeMap<SessionId, Call>,
+    /// Served, not yet answered.
+    pub(crate) granted: Vec<(SessionId, Call)>,
+}
+
+/// One request, with every attempt at it that still waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) tickets: Vec<Ticket>,
+    pub(crate) tokens: u32,
+    pub(crate) node: Arc<str>,
+    pub(crate) workload: Arc<str>,
+    pub(crate) since: Time,
+}
+
+impl Core {
+    pub(crate) fn acquire(&mut self, now: Time, acquire: Acquire, effects: &mut Vec<Effect>) {
+        let ticket = acquire.ticket;
+        match self.admit(now, acquire, effects) {
+            Ok(()) => {}
+            Err(reply) => effects.push(Effect::Reply { ticket, reply }),
+        }
+    }
+
+    /// Answers an attempt at once, or lets it wait.
+    fn admit(&mut self, now: Time, acquire: Acquire, effects: &mut Vec<Effect>) -> Result<(), UnaryReply> {
+        if self.sessions.contains_key(&acquire.request) {
+            return Err(self.repeat(&acquire));
+        }
+        let Acquire { ticket, request, node, workload, database: id, tokens } = acquire;
+        let elsewhere =
+            self.databases.iter().any(|other| other.id != id && other.calls.waiting.contains_key(&request));
+        let database = &mut self.databases[id.0 as usize];
+        let room_in_queue = (database.calls.waiting.len() as u32) < WAITING_CALLS;
+        if elsewhere {
+            return Err(UnaryReply::Mismatch);
+        }
+        match database.calls.waiting.entry(request) {
+            Entry::Occupied(mut waiting) => {
+                let call = waiting.get_mut();
+                if call.node != node || call.tokens != tokens {
+                    return Err(UnaryReply::Mismatch);
+                }
+                call.tickets.push(ticket);
+            }
+            Entry::Vacant(_) if tokens > database.cap => {
+                return Err(UnaryReply::TooMany { cap: database.cap });
+            }
+            Entry::Vacant(_) if !room_in_queue => return Err(UnaryReply::QueueFull { bound: WAITING_CALLS }),
+            Entry::Vacant(free) => {
+                let tickets = Vec::from([ticket]);
+                free.insert(Call { tickets, tokens, node, workload, since: now });
+            }
+        }
+        self.tickets.insert(ticket, (id, request));
+        self.decide(now, id, effects);
+        Ok(())
+    }
+
+    /// An attempt at a request that was answered before.
+    fn repeat(&mut self, acquire: &Acquire) -> UnaryReply {
+        let running = self.running();
+        let names = |id: DatabaseId| self.databases[id.0 as usize].settings.name.clone();
+        let name = names(acquire.database);
+        let Some(session) = self.sessions.get_mut(&acquire.request) else { return UnaryReply::Unknown };
+        let Kind::Unary(Unary { database, tokens, outcome }) = &session.kind else {
+            return UnaryReply::Mismatch;
+        };
+        if session.node != acquire.node || *database != name || *tokens != acquire.tokens {
+            return UnaryReply::Mismatch;
+        }
+        match outcome {
+            Outcome::Leased => {
+                let tokens = *tokens;
+                session.heard = running;
+                if session.handed.len() < HANDED {
+                    session.handed.push(acquire.ticket);
+                }
+                UnaryReply::Leased { lease: acquire.request, tokens, ttl: session.ttl }
+            }
+            Outcome::Released => UnaryReply::AlreadyReleased,
+            Outcome::Expired => UnaryReply::Expired,
+        }
+    }
+
+    /// Turns the calls that a database has just served into leases.
+    pub(crate) fn answer_granted(&mut self, id: DatabaseId, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let database = &mut self.databases[id.0 as usize];
+        let ttl = database.settings.ttl;
+        let name = database.settings.name.clone();
+        let granted = core::mem::take(&mut database.calls.granted);
+        database.grants += granted.iter().map(|(_, call)| u64::from(call.tokens)).sum::<u64>();
+        for (request, call) in granted {
+            let unary = Unary { database: name.clone(), tokens: call.tokens, outcome: Outcome::Leased };
+            let session = Session {
+                node: call.node.clone(),
+                workload: call.workload.clone(),
+                kind: Kind::Unary(unary),
+                stream: None,
+                heard: running,
+                ttl,
+                ttl_next: None,
+                databases: Vec::from([id]),
+                unclaimed: Vec::new(),
+                handed: call.tickets.clone(),
+                written: None,
+            };
+            self.sessions.insert(request, session);
+            self.write_session(request, effects);
+            for ticket in &call.tickets {
+                self.tickets.remove(ticket);
+                let reply = UnaryReply::Leased { lease: request, tokens: call.tokens, ttl };
+                effects.push(Effect::Reply { ticket: *ticket, reply });
+            }
+            self.batch.calls.push((id, request, call));
+        }
+    }
+
+    /// The commit of calls that were served has failed: they wait again.
+    pub(crate) fn requeue(
+        &mut self,
+        id: DatabaseId,
+        request: SessionId,
+        call: Call,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.end_session(request, effects);
+        for ticket in &call.tickets {
+            self.tickets.insert(*ticket, (id, request));
+        }
+        self.databases[id.0 as usize].calls.waiting.insert(request, call);
+    }
+
+    /// An attempt is over without an answer: its caller is gone, or has waited
+    /// long enough.
+    pub(crate) fn acquire_ended(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        timed_out: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some((id, request)) = self.tickets.remove(&ticket) else {
+            if !timed_out {
+                self.not_delivered(now, ticket, effects);
+            }
+            return;
+        };
+        if timed_out {
+            effects.push(Effect::Reply { ticket, reply: UnaryReply::TimedOut });
+        }
+        let waiting = &mut self.databases[id.0 as usize].calls.waiting;
+        if let Entry::Occupied(mut call) = waiting.entry(request) {
+            call.get_mut().tickets.retain(|other| *other != ticket);
+            if call.get().tickets.is_empty() {
+                call.remove();
+                self.decide(now, id, effects);
+            }
+        }
+    }
+
+    /// A lease was handed to a caller that is gone. When no other attempt got
+    /// it, nobody knows of it: it is released.
+    fn not_delivered(&mut self, now: Time, ticket: Ticket, effects: &mut Vec<Effect>) {
+        let holder = self.sessions.iter_mut().find(|(_, session)| session.handed.contains(&ticket));
+        let Some((&request, session)) = holder else { return };
+        session.handed.retain(|other| *other != ticket);
+        let leased = matches!(&session.kind, Kind::Unary(unary) if unary.outcome == Outcome::Leased);
+        if session.handed.is_empty() && leased {
+            self.end_unary(now, request, Outcome::Released, effects);
+        }
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        ticket: Ticket,
+        lease: SessionId,
+        node: &Arc<str>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let running = self.running();
+        let reply = match self.sessions.get_mut(&lease) {
+            Some(Session { kind: Kind::Unary(unary), node: owner, heard, ttl, handed, .. }) => {
+                match unary.outcome {
+                    _ if owner != node => UnaryReply::Foreign,
+                    Outcome::Leased => {
+                        *heard = running;
+                        // Whoever renews has got the lease.
+                        handed.clear();
+                        UnaryReply::Renewed { ttl: *ttl }
+                    }
+                    Outcome::Released => UnaryReply::AlreadyReleased,
+                    Outcome::Expired => UnaryReply::Expired,
+                }
+            }
+            Some(_) | None => UnaryReply::Unknown,
+        };
+        effects.push(Effect::Reply { ticket, reply });
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        target: ReleaseTarget,
+        node: &Arc<str>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (ReleaseTarget::Lease(id) | ReleaseTarget::Request(id)) = target;
+        let reply = match self.sessions.get(&id) {
+            Some(Session { kind: Kind::Unary(unary), node: owner, .. }) => match unary.outcome {
+                _ if owner != node => UnaryReply::Foreign,
+                Outcome::Leased => {
+                    self.end_unary(now, id, Outcome::Released, effects);
+                    self.batch.released.push(ticket);
+                    UnaryReply::Released
+                }
+                Outcome::Released => UnaryReply::AlreadyReleased,
+                Outcome::Expired => UnaryReply::Expired,
+            },
+            Some(_) => UnaryReply::Unknown,
+            None => self.cancel(now, id, node, effects),
+        };
+        effects.push(Effect::Reply { ticket, reply });
+    }
+
+    /// Cancels a request that still waits.
+    fn cancel(
+        &mut self,
+        now: Time,
+        request: SessionId,
+        node: &Arc<str>,
+        effects: &mut Vec<Effect>,
+    ) -> UnaryReply {
+        let holder = self.databases.iter().find(|database| database.calls.waiting.contains_key(&request));
+        let Some(id) = holder.map(|database| database.id) else { return UnaryReply::Unknown };
+        let waiting = &mut self.databases[id.0 as usize].calls.waiting;
+        let Some(call) = waiting.get(&request) else { return UnaryReply::Unknown };
+        if call.node != *node {
+            return UnaryReply::Foreign;
+        }
+        for ticket in waiting.remove(&request).into_iter().flat_map(|call| call.tickets) {
+            self.tickets.remove(&ticket);
+            effects.push(Effect::Reply { ticket, reply: UnaryReply::Cancelled });
+        }
+        self.decide(now, id, effects);
+        UnaryReply::Released
+    }
+
+    /// Ends a unary lease; the request is remembered for two times to live.
+    pub(crate) fn end_unary(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        outcome: Outcome,
+        effects: &mut Vec<Effect>,
+    ) {
+        let running = self.running();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Kind::Unary(unary) = &mut session.kind {
+            unary.outcome = outcome;
+        }
+        session.heard = running;
+        session.handed.clear();
+        let databases = core::mem::take(&mut session.databases);
+        for database in &databases {
+            self.databases[database.0 as usize].remove(id, effects);
+        }
+        self.write_session(id, effects);
+        for database in databases {
+            self.decide(now, database, effects);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a database says of itself, and what is made of it: the admitted
+//! number, the others, the strays. Knows nothing of leases but their sums.
+//!
+//! Reports of nodes and observations of the database are not simultaneous, so
+//! strays are known only between bounds: the fleet's connections minus the most,
+//! and minus the fewest, that sessions reported in a window around the
+//! observation. The window opens when the probe announces itself, 200 ms before
+//! it looks, so that a connection that was reported closed but lingers at the
+//! database is still counted; it ends 300 ms after the answer, so that late
+//! reports count too.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::{Observation, ProbeState, Time};
+
+/// An observation is judged this long after it was answered.
+const REPORT_LAG: Duration = Duration::from_millis(300);
+
+/// The eyes on one database.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    state: ProbeState,
+    /// The cap that was in force before the start.
+    last_cap: Option<u32>,
+    newest: Option<(Time, Observation)>,
+    /// Answered, not yet judged.
+    pending: Option<(Time, Observation)>,
+    window: Window,
+    /// At least one observation was judged since the start.
+    judged: bool,
+    /// The last judged lower bound of strays, certain or not.
+    previous: u32,
+    strays: u32,
+    uncertain: u32,
+}
+
+/// The extremes of what all sessions together reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    lowest: u64,
+    highest: u64,
+    now: (u64, u64),
+}
+
+/// What an answer of the probe brought to light.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    /// The probe was not known to work.
+    pub(crate) up: bool,
+    /// The database restarted since the last answer.
+    pub(crate) restarted: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(watched: bool, last_cap: Option<u32>) -> Watch {
+        Watch {
+            state: if watched { ProbeState::Starting } else { ProbeState::None },
+            last_cap,
+            newest: None,
+            pending: None,
+            window: Window::default(),
+            judged: false,
+            previous: 0,
+            strays: 0,
+            uncertain: 0,
+        }
+    }
+
+    /// The sums of what sessions report changed.
+    pub(crate) fn saw(&mut self, lowest: u64, highest: u64) {
+        let window = &mut self.window;
+        window.now = (lowest, highest);
+        window.lowest = window.lowest.min(lowest);
+        window.highest = window.highest.max(highest);
+    }
+
+    /// The probe is about to look. Returns an observation that is to be judged
+    /// first.
+    pub(crate) fn starts(&mut self) -> Option<Observation> {
+        let unjudged = self.judge();
+        let (lowest, highest) = self.window.now;
+        self.window = Window { lowest, highest, now: self.window.now };
+        unjudged
+    }
+
+    /// The probe's answer. Limit and others count at once, strays when judged.
+    pub(crate) fn observed(&mut self, now: Time, observation: Observation) -> News {
+        let restarted = self.newest.is_some_and(|(_, before)| observation.uptime < before.uptime);
+        let up = self.state != ProbeState::Ok;
+        self.state = ProbeState::Ok;
+        self.newest = Some((now, observation));
+        self.pending = Some((now, observation));
+        News { up, restarted }
+    }
+
+    /// The probe cannot see the database. True when that is new.
+    pub(crate) fn down(&mut self, error: String) -> bool {
+        let new = !matches!(self.state, ProbeState::Down(_));
+        self.state = ProbeState::Down(error);
+        self.pending = None;
+        new
+    }
+
+    /// When the pending observation is to be judged.
+    pub(crate) fn judge_at(&self) -> Option<Time> {
+        self.pending.map(|(answered, _)| answered + REPORT_LAG)
+    }
+
+    /// Judges the pending observation, if there is one. What is certain is what
+    /// two observations in a row have shown: a closed connection can linger at
+    /// the database for longer than its node knows.
+    pub(crate) fn judge(&mut self) -> Option<Observation> {
+        let (_, observation) = self.pending.take()?;
+        let fleet = u64::from(observation.fleet);
+        let lowest = fleet.saturating_sub(self.window.highest) as u32;
+        let highest = fleet.saturating_sub(self.window.lowest) as u32;
+        self.strays = lowest.min(self.previous);
+        self.uncertain = highest - self.strays;
+        self.previous = lowest;
+        self.judged = true;
+        Some(observation)
+    }
+
+    /// Whether enough is known to grant: an observation made since the start is
+    /// judged, or the database is down and its last cap is known (rule 17).
+    pub(crate) fn may_grant(&self) -> bool {
+        match self.state {
+            ProbeState::None => true,
+            ProbeState::Starting => false,
+            ProbeState::Ok => self.judged,
+            ProbeState::Down(_) => self.judged || self.last_cap.is_some(),
+        }
+    }
+
+    /// What the database admits to the fleet. `None` when unwatched or when
+    /// nothing is known.
+    pub(crate) fn admitted(&self, reserve: u32) -> Option<u32> {
+        if self.state == ProbeState::None {
+            return None;
+        }
+        match self.newest {
+            Some((_, seen)) => {
+                let taken = [reserve, seen.others, self.strays];
+                Some(taken.into_iter().fold(seen.max_connections, u32::saturating_sub))
+            }
+            None => self.last_cap,
+        }
+    }
+
+    pub(crate) fn uncertain(&self) -> u32 {
+        self.uncertain
+    }
+
+    pub(crate) fn strays(&self) -> u32 {
+        self.strays
+    }
+
+    pub(crate) fn newest(&self) -> Option<(Time, Observation)> {
+        self.newest
+    }
+
+    pub(crate) fn state(&self) -> ProbeState {
+        self.state.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec::Vec};
+
+    use super::*;
+
+    /// Runs a script of `starts`, `saw LOW HIGH`, `see FLEET`, `judge` and
+    /// returns strays and uncertain after it.
+    fn run(script: &str) -> String {
+        let mut watch = Watch::new(true, None);
+        for line in script.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).expect("a number");
+            match words.first().copied() {
+                Some("starts") => drop(watch.starts()),
+                Some("saw") => watch.saw(number(1), number(2)),
+                Some("see") => {
+                    let fleet = number(1) as u32;
+                    let seen = Observation {
+                        sent: Time::ZERO,
+                        max_connections: 100,
+                        uptime: Duration::from_secs(9),
+                        fleet,
+                        others: 3,
+                    };
+                    let _ = watch.observed(Time::ZERO, seen);
+                }
+                Some("judge") => drop(watch.judge()),
+                _ => {}
+            }
+        }
+        format!(
+            "{} certain, {} uncertain, {:?} admitted",
+            watch.strays(),
+            watch.uncertain(),
+            watch.admitted(10)
+        )
+    }
+
+    #[test]
+    fn strays_are_certain_when_two_observations_show_them() {
+        let once = "saw 5 5\nstarts\nsee 20\njudge";
+        assert_eq!(run(once), "0 certain, 15 uncertain, Some(87) admitted");
+        let twice = format!("{once}\nstarts\nsee 20\njudge");
+        assert_eq!(run(&twice), "15 certain, 0 uncertain, Some(72) admitted");
+    }
+
+    #[test]
+    fn a_connection_that_lingers_is_nobodys_stray() {
+        // Reported closed within the window, still seen by the database.
+        let script = "saw 5 5\nstarts\nsaw 4 4\nsee 5\njudge\nstarts\nsee 4\njudge";
+        assert_eq!(run(script), "0 certain, 0 uncertain, Some(87) admitted");
+    }
+
+    #[test]
+    fn others_and_limit_count_before_they_are_judged() {
+        assert_eq!(run("starts\nsee 0"), "0 certain, 0 uncertain, Some(87) admitted");
+    }
+
+    #[test]
+    fn the_next_start_judges_what_is_pending() {
+        let script = "saw 0 0\nstarts\nsee 4\nstarts\nsee 4\nstarts";
+        assert_eq!(run(script), "4 certain, 0 uncertain, Some(83) admitted");
+    }
+}
