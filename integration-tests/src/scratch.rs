@@ -1,7 +1,11 @@
 //! Where tests put their files: below the target directory, so that `cargo
-//! clean` takes what a killed test left behind. Knows nothing of the files.
+//! clean` takes them too. Knows nothing of the files.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Once,
+};
 
 use tempfile::TempDir;
 
@@ -17,8 +21,24 @@ pub fn shared() -> PathBuf {
 
 /// A directory for one part of one test; it goes away when dropped.
 pub fn directory(name: &str) -> TempDir {
+    static SWEPT: Once = Once::new();
+    let parent = shared().join("scratch");
+    fs::create_dir_all(&parent).expect("create the tests' directory");
+    SWEPT.call_once(|| sweep(&parent));
     tempfile::Builder::new()
-        .prefix(&format!("{name}-"))
-        .tempdir_in(shared())
+        .prefix(&format!("{}-{name}-", std::process::id()))
+        .tempdir_in(parent)
         .expect("create a temporary directory")
+}
+
+/// Removes what tests left behind that were killed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).expect("list the tests' directory").flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            // Another test may be sweeping it just now.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
