@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`config`] | the settings, checked |
 //! | [`probe`] | asks a database for its limit and its connections |
+//! | [`telemetry`] | log and traces |
 
 pub mod config;
 pub mod probe;
+pub mod telemetry;
