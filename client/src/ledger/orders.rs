@@ -1,0 +1,103 @@
+//! What a session, or the end of the pool, orders: allotments and recalls, the
+//! loss of the session and its return, the close. Knows nothing of what they
+//! look like on the wire.
+
+use crate::clock::Time;
+use crate::governed::Recall;
+
+use super::state::Lapse;
+use super::{Claim, Effects, State};
+
+impl<T, W> State<T, W> {
+    /// The server's target is `tokens`. More than is kept: the difference
+    /// arrives. Less: `recall` says what leaves. Past the deadline nothing
+    /// happens, for the allotment may be older than the loss.
+    pub fn allot(&mut self, tokens: u32, recall: Recall, effects: &mut Effects<T, W>) {
+        if self.gives_up_everything() {
+            return;
+        }
+        self.target = tokens;
+        // What the pool could never use it does not take: that is a gift back.
+        let gained = tokens.min(self.limits.maximum).saturating_sub(self.tokens);
+        if tokens >= self.tokens {
+            self.recall = Recall::None;
+            for _ in 0..gained {
+                self.tokens += 1;
+                self.put_free(effects);
+            }
+        } else {
+            self.recall = recall;
+            match recall {
+                Recall::None => {}
+                Recall::Idle => {
+                    self.give_up_unused(effects);
+                    // Answered: what is above the target now stays, and the
+                    // server takes its target back.
+                    self.recall = Recall::None;
+                }
+                Recall::NextReturn => self.give_up_unused(effects),
+            }
+        }
+        self.finish(effects);
+    }
+
+    /// The session is past its deadline: unopened tokens lapse, and from now on
+    /// every close takes its token along. With `fence` idle connections close;
+    /// those in use close when they come back.
+    pub fn lapse(&mut self, fence: bool, effects: &mut Effects<T, W>) {
+        let lapse = if fence { Lapse::Fenced } else { Lapse::Kept };
+        self.lapse = self.lapse.max(Some(lapse));
+        self.drop_free();
+        if fence {
+            self.close_all_idle(effects);
+        }
+        self.finish(effects);
+    }
+
+    /// The session lives again. What lapsed stays lapsed until an allotment
+    /// raises the holding.
+    pub fn revive(&mut self, effects: &mut Effects<T, W>) {
+        self.lapse = None;
+        self.finish(effects);
+    }
+
+    /// The session's deadline moved.
+    pub fn prolong(&mut self, deadline: Time, effects: &mut Effects<T, W>) {
+        self.deadline = Some(deadline);
+        if self.lapse == Some(Lapse::Overslept) {
+            self.lapse = None;
+        }
+        self.finish(effects);
+    }
+
+    /// Nothing is given out any more, and everything is given back as it comes
+    /// free. Waiters are told.
+    pub fn close(&mut self, effects: &mut Effects<T, W>) {
+        self.closed = true;
+        self.drop_free();
+        self.close_all_idle(effects);
+        while let Ok((_, waker)) = self.waiters.choose(Claim::Closed) {
+            effects.wake.push(waker);
+        }
+        self.finish(effects);
+    }
+
+    /// Unopened tokens first, then the longest idle connections, down to the
+    /// target.
+    fn give_up_unused(&mut self, effects: &mut Effects<T, W>) {
+        let excess = |state: &Self| (state.tokens - state.leaving).saturating_sub(state.target);
+        let unopened = excess(self).min(self.free);
+        self.free -= unopened;
+        self.tokens -= unopened;
+        self.tally.recalls += u64::from(unopened);
+        while excess(self) > 0 && !self.idle.is_empty() {
+            self.close_idle(0, true, effects);
+        }
+    }
+
+    fn close_all_idle(&mut self, effects: &mut Effects<T, W>) {
+        while !self.idle.is_empty() {
+            self.close_idle(0, false, effects);
+        }
+    }
+}

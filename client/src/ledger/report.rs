@@ -1,0 +1,140 @@
+//! What the session is told, and when. Knows nothing of how it travels.
+//!
+//! Idle connections, waiters and ages change at every contended checkout; a
+//! report of each change would make a message of each. So a change is worth a
+//! report when the server would decide otherwise if it knew:
+//!
+//! * the holding, opens and closes changed: always;
+//! * more is wanted than was last reported;
+//! * somebody waits, and the report said nobody does;
+//! * less is to spare than was ever reported for this holding, since then an
+//!   idle recall would come back empty.
+//!
+//! That leaves what falls unseen: a burst that is over, connections that stay
+//! idle. [`State::settle`], called a few times a second, reports what lasted for
+//! the whole time since its last call, and so never reports an oscillation.
+//!
+//! The age of the oldest waiter is never worth a report of its own here. While
+//! [`Levels::waiting`] is not zero the session reads and sends the levels again
+//! every tenth of a quantum, by its own timer.
+
+use crate::clock::Time;
+use crate::governed::Levels;
+
+use super::Effects;
+use super::State;
+
+/// What the session was told last, and what was seen since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reports {
+    /// The session knows that there is something to read, and has not read it.
+    pending: bool,
+    holding: u32,
+    opening: u32,
+    closing: u32,
+    waiting: u32,
+    /// The most that was reported as wanted, since it last settled.
+    wanted: u32,
+    /// The least that was reported to spare for this holding, or what settled.
+    spare: u32,
+    /// The most that was wanted since the last call of `settle`.
+    wanted_peak: u32,
+    /// The least that was to spare since then.
+    spare_floor: u32,
+}
+
+impl Reports {
+    /// Sees the levels after a change.
+    pub(super) fn observe(&mut self, wanted: u32, spare: u32) {
+        self.wanted_peak = self.wanted_peak.max(wanted);
+        self.spare_floor = self.spare_floor.min(spare);
+    }
+}
+
+impl<T, W> State<T, W> {
+    /// The levels at `now`.
+    pub fn levels(&self, now: Time) -> Levels {
+        let idle = self.idle.len() as u32;
+        Levels {
+            holding: self.tokens,
+            established: self.in_use + idle,
+            opening: self.opening,
+            closing: self.closing,
+            in_use: self.in_use,
+            idle,
+            waiting: self.waiters.waiting(),
+            wanted: self.wanted(),
+            oldest_wait: self
+                .waiters
+                .oldest()
+                .map_or_else(Default::default, |ticket| now.since(ticket.since)),
+            mean_hold: self.tally.mean_hold(),
+            mean_connect: self.tally.mean_connect(),
+        }
+    }
+
+    /// The levels at `now`, read to be sent: later changes are compared with
+    /// them.
+    pub fn report(&mut self, now: Time) -> Levels {
+        let levels = self.levels(now);
+        let spare = self.spare();
+        let reports = &mut self.reports;
+        // A low mark that rose with every report would make a pool that swings
+        // between reports send at each swing.
+        reports.spare = if reports.holding == levels.holding { reports.spare.min(spare) } else { spare };
+        reports.wanted = reports.wanted.max(levels.wanted);
+        reports.holding = levels.holding;
+        reports.opening = levels.opening;
+        reports.closing = levels.closing;
+        reports.waiting = levels.waiting;
+        reports.pending = false;
+        levels
+    }
+
+    /// Looks a few times a second whether something fell, or came to spare, and
+    /// stayed so since the last look.
+    pub fn settle(&mut self, effects: &mut Effects<T, W>) {
+        let (wanted, spare) = (self.wanted(), self.spare());
+        let reports = &mut self.reports;
+        let settled = reports.wanted_peak < reports.wanted || reports.spare_floor > reports.spare;
+        reports.wanted = reports.wanted.min(reports.wanted_peak);
+        reports.spare = reports.spare.max(reports.spare_floor);
+        reports.wanted_peak = wanted;
+        reports.spare_floor = spare;
+        if settled && !reports.pending {
+            reports.pending = true;
+            effects.report = true;
+        }
+    }
+
+    /// Tokens that this pool has use for: a warm minimum, and those in use or
+    /// asked for, up to its maximum.
+    pub(super) fn wanted(&self) -> u32 {
+        if self.closed {
+            return 0;
+        }
+        let needed = self.in_use + self.opening + self.waiters.waiting();
+        needed.max(self.limits.minimum).min(self.limits.maximum)
+    }
+
+    /// What an idle recall would find.
+    pub(super) fn spare(&self) -> u32 {
+        self.free + self.idle.len() as u32
+    }
+
+    /// Whether the session should read the levels now. True once until it does.
+    pub(super) fn is_worth_a_report(&mut self) -> bool {
+        let (wanted, spare, waiting) = (self.wanted(), self.spare(), self.waiters.waiting());
+        let reports = &mut self.reports;
+        if reports.pending {
+            return false;
+        }
+        reports.pending = self.tokens != reports.holding
+            || self.opening != reports.opening
+            || self.closing != reports.closing
+            || wanted > reports.wanted
+            || (waiting > 0 && reports.waiting == 0)
+            || spare < reports.spare;
+        reports.pending
+    }
+}

@@ -1,0 +1,520 @@
+//! Who has which token: the pure state machine of a pool. Time comes in as an
+//! argument, what is to be done goes out as [`Effects`]. Knows nothing of
+//! clocks, tasks, locks or what a connection is.
+//!
+//! Invariant: `free + idle + in_use + opening + closing == tokens`.
+//! Invariant: while anybody waits nothing is free or idle.
+//! Invariant: `leaving <= closing`.
+
+use std::collections::VecDeque;
+use std::panic::Location;
+use std::time::Duration;
+
+use crate::clock::Time;
+use crate::governed::Recall;
+use crate::statistics::{Held, Site, Statistics, Tally};
+use crate::trace::TraceContext;
+
+use super::report::Reports;
+use super::waiters::{Removed, Ticket, WaiterId, Waiters};
+use super::{Claim, Effects};
+
+/// How many connections a pool may ask for, and keeps warm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most tokens ever kept.
+    pub maximum: u32,
+    /// Connections kept open while tokens are free.
+    pub minimum: u32,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// To open a connection, which takes time.
+    Connections,
+    /// For something that the ledger does not see: it is in use at once.
+    Tokens,
+}
+
+/// How the ledger learned that the session is past its deadline. The later ones
+/// are the stronger ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lapse {
+    /// It looked at the time before the session did; the next deadline ends it.
+    Overslept,
+    /// The session said so, under the policy `keep`.
+    Kept,
+    /// The session said so, under the policy `fence`.
+    Fenced,
+}
+
+/// An open connection that nobody uses.
+#[derive(Debug)]
+pub(super) struct Idle<T> {
+    pub(super) connection: T,
+    since: Time,
+}
+
+/// The tokens of one pool, its idle connections `T`, and who waits for them; a
+/// waiter is woken by its `W`.
+#[derive(Debug)]
+pub struct State<T, W> {
+    pub(super) limits: Limits,
+    uses: Use,
+    /// Tokens kept: the holding.
+    pub(super) tokens: u32,
+    /// The server's last word.
+    pub(super) target: u32,
+    /// `NextReturn` while tokens above the target leave as they come back; an
+    /// idle recall is answered at once and leaves nothing behind.
+    pub(super) recall: Recall,
+    /// Closing connections whose tokens leave at their end, if the target still
+    /// is below the holding then.
+    pub(super) leaving: u32,
+    pub(super) free: u32,
+    pub(super) opening: u32,
+    pub(super) closing: u32,
+    pub(super) in_use: u32,
+    /// The longest idle in front.
+    pub(super) idle: VecDeque<Idle<T>>,
+    pub(super) waiters: Waiters<T, W>,
+    pub(super) closed: bool,
+    pub(super) lapse: Option<Lapse>,
+    pub(super) deadline: Option<Time>,
+    pub(super) reports: Reports,
+    pub(super) tally: Tally,
+}
+
+/// The answer to a connect that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The connection is in use.
+    InUse,
+    /// It is counted as closing: the session's deadline passed meanwhile.
+    Lapsed,
+    /// It is counted as closing: the pool was closed meanwhile.
+    Closed,
+}
+
+/// Whether a claimed token may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayUse {
+    /// It may.
+    Yes,
+    /// The session's deadline has passed; the token has lapsed.
+    Lapsed,
+    /// The pool was closed; the token has left.
+    Closed,
+}
+
+// What a task does on its way to a connection and back.
+impl<T, W> State<T, W> {
+    /// A state without tokens.
+    pub fn new(limits: Limits, uses: Use) -> Self {
+        Self {
+            limits,
+            uses,
+            tokens: 0,
+            target: 0,
+            recall: Recall::None,
+            leaving: 0,
+            free: 0,
+            opening: 0,
+            closing: 0,
+            in_use: 0,
+            idle: VecDeque::with_capacity(limits.maximum.min(1_024) as usize),
+            waiters: Waiters::new(),
+            closed: false,
+            lapse: None,
+            deadline: None,
+            reports: Reports::default(),
+            tally: Tally::new(),
+        }
+    }
+
+    /// The site of a source line.
+    pub fn site(&mut self, location: &'static Location<'static>) -> Site {
+        self.tally.site(location)
+    }
+
+    /// Takes the newest idle connection; it is then in use.
+    pub fn take_idle(&mut self, site: Site, effects: &mut Effects<T, W>) -> Option<T> {
+        let idle = self.idle.pop_back()?;
+        self.in_use += 1;
+        self.tally.checked_out(site);
+        self.finish(effects);
+        Some(idle.connection)
+    }
+
+    /// Takes the newest idle connection, or else a free token, which is then
+    /// opening. None: there is neither, and the task must
+    /// [`enter`](Self::enter) the queue.
+    pub fn take(&mut self, site: Site, effects: &mut Effects<T, W>) -> Option<Claim<T>> {
+        if self.closed {
+            return Some(Claim::Closed);
+        }
+        if let Some(connection) = self.take_idle(site, effects) {
+            return Some(Claim::Connection(connection));
+        }
+        if self.free == 0 {
+            return None;
+        }
+        self.free -= 1;
+        self.count_claimed(site);
+        self.finish(effects);
+        Some(Claim::Token)
+    }
+
+    /// Waits behind everybody who waits for longer. Only after
+    /// [`take`](Self::take) gave nothing, with no change in between.
+    pub fn enter(&mut self, ticket: Ticket, waker: W, effects: &mut Effects<T, W>) -> WaiterId {
+        self.tally.waited(ticket.site);
+        let id = self.waiters.enter(ticket, waker);
+        self.finish(effects);
+        id
+    }
+
+    /// Asks for the claim of a waiter. `Err` when it still waits: it is then
+    /// woken by `waker`, and the former one comes back.
+    pub fn poll(&mut self, id: WaiterId, waker: W) -> Result<Claim<T>, W> {
+        match self.waiters.poll(id, waker) {
+            Removed::Waiting(former) => Err(former),
+            Removed::Chosen { claim, .. } => Ok(claim),
+        }
+    }
+
+    /// A waiter gives up. What it was chosen for passes on, the recall first.
+    /// Returns its waker if it still waited.
+    pub fn leave(&mut self, id: WaiterId, now: Time, effects: &mut Effects<T, W>) -> Option<W> {
+        let waker = match self.waiters.remove(id) {
+            Removed::Waiting(waker) => Some(waker),
+            Removed::Chosen { site, claim } => {
+                match claim {
+                    Claim::Connection(connection) => {
+                        self.tally.not_used(site);
+                        self.in_use -= 1;
+                        self.put_connection(connection, now, effects);
+                    }
+                    Claim::Token => {
+                        self.count_unclaimed(site);
+                        self.put_free(effects);
+                    }
+                    Claim::Closed => {}
+                }
+                None
+            }
+        };
+        self.finish(effects);
+        waker
+    }
+
+    /// A wait ended by its timeout.
+    pub fn wait_timed_out(&mut self, site: Site) {
+        self.tally.wait_timed_out(site);
+    }
+
+    /// Asks, before a claimed token is used, whether it may be. If not, it is
+    /// gone afterwards: past the deadline an unused token lapses.
+    pub fn may_use(&mut self, site: Site, now: Time, effects: &mut Effects<T, W>) -> MayUse {
+        let answer = if self.closed {
+            MayUse::Closed
+        } else if self.is_past_deadline(now) {
+            MayUse::Lapsed
+        } else {
+            return MayUse::Yes;
+        };
+        self.count_unclaimed(site);
+        self.tokens -= 1;
+        self.finish(effects);
+        answer
+    }
+
+    /// A connect that took `took` succeeded. The deadline is looked at again:
+    /// a machine may have slept through it during the connect.
+    pub fn opened(&mut self, site: Site, took: Duration, now: Time, effects: &mut Effects<T, W>) -> Opened {
+        let opened = self.count_opened(took, now);
+        if opened == Opened::InUse {
+            self.tally.checked_out(site);
+            self.in_use += 1;
+        }
+        self.finish(effects);
+        opened
+    }
+
+    /// A connect failed, or was given up.
+    pub fn open_failed(&mut self, timed_out: bool, effects: &mut Effects<T, W>) {
+        self.tally.open_failures += 1;
+        self.tally.create_timeouts += u64::from(timed_out);
+        self.opening -= 1;
+        self.put_free(effects);
+        self.finish(effects);
+    }
+
+    /// The checkout is over, the connection not yet back: it is being reset.
+    pub fn checked_in(&mut self, held: Held, now: Time) {
+        self.tally.returned(held, now);
+    }
+
+    /// A connection comes back. `held` is None when the checkout was recorded
+    /// before.
+    pub fn give_back(&mut self, connection: T, held: Option<Held>, now: Time, effects: &mut Effects<T, W>) {
+        if let Some(held) = held {
+            self.tally.returned(held, now);
+        }
+        self.in_use -= 1;
+        self.put_connection(connection, now, effects);
+        self.finish(effects);
+    }
+
+    /// A connection in use begins to close; its token is counted until
+    /// [`close_ended`](Self::close_ended).
+    pub fn begin_close(&mut self, held: Option<Held>, now: Time, effects: &mut Effects<T, W>) {
+        if let Some(held) = held {
+            self.tally.returned(held, now);
+        }
+        self.in_use -= 1;
+        self.count_closing(self.owes_a_return());
+        self.finish(effects);
+    }
+
+    /// A connection that was taken for a checkout is not used, and begins to
+    /// close: it `failed` its test, or its task left in the middle of it.
+    pub fn begin_retire(&mut self, site: Site, failed: bool, effects: &mut Effects<T, W>) {
+        self.tally.recycle_failures += u64::from(failed);
+        self.tally.not_used(site);
+        self.in_use -= 1;
+        self.count_closing(self.owes_a_return());
+        self.finish(effects);
+    }
+
+    /// A connection is closed for certain. Only now it is decided whether its
+    /// token leaves: a raise that came during the close keeps it.
+    pub fn close_ended(&mut self, effects: &mut Effects<T, W>) {
+        self.closing -= 1;
+        let leaves = self.leaving > 0;
+        self.leaving -= u32::from(leaves);
+        if leaves && self.tokens > self.target && !self.gives_up_everything() {
+            self.tokens -= 1;
+            self.tally.recalls += 1;
+        } else {
+            self.put_free(effects);
+        }
+        self.finish(effects);
+    }
+
+    /// A token without a connection comes back, as those of `Tokens` do.
+    pub fn give_back_token(&mut self, held: Held, now: Time, effects: &mut Effects<T, W>) {
+        self.tally.returned(held, now);
+        self.in_use -= 1;
+        self.put_free(effects);
+        self.finish(effects);
+    }
+}
+
+// What the pool does of its own accord.
+impl<T, W> State<T, W> {
+    /// Takes a free token to open a connection for the warm minimum; it is then
+    /// opening.
+    pub fn begin_warm(&mut self, effects: &mut Effects<T, W>) -> bool {
+        let begins = self.wants_warm();
+        if begins {
+            self.free -= 1;
+            self.opening += 1;
+            self.finish(effects);
+        }
+        begins
+    }
+
+    /// A connect for the warm minimum succeeded.
+    pub fn warmed(&mut self, connection: T, took: Duration, now: Time, effects: &mut Effects<T, W>) {
+        match self.count_opened(took, now) {
+            Opened::InUse => self.put_connection(connection, now, effects),
+            Opened::Lapsed | Opened::Closed => effects.close.push(connection),
+        }
+        self.finish(effects);
+    }
+
+    /// Closes idle connections that are `expired`, and those unused for
+    /// `idle_timeout` above the warm minimum, the longest idle first.
+    pub fn reap(
+        &mut self,
+        idle_timeout: Option<Duration>,
+        expired: impl Fn(&T) -> bool,
+        now: Time,
+        effects: &mut Effects<T, W>,
+    ) {
+        let mut index = 0;
+        while let Some(idle) = self.idle.get(index) {
+            let unused = idle_timeout.is_some_and(|timeout| now.since(idle.since) >= timeout);
+            let spare = self.in_use + self.idle.len() as u32 > self.limits.minimum;
+            if expired(&idle.connection) || (unused && spare) {
+                self.close_idle(index, self.owes_a_return(), effects);
+            } else {
+                index += 1;
+            }
+        }
+        self.finish(effects);
+    }
+
+    /// What happened so far.
+    pub fn statistics(&self) -> Statistics {
+        self.tally.statistics()
+    }
+
+    /// The trace of the oldest waiter.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.waiters.oldest().and_then(|ticket| ticket.trace)
+    }
+
+    /// True once [`close`](Self::close) was called.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// True when everything was given back after a close.
+    pub fn is_emptied(&self) -> bool {
+        self.closed && self.tokens == 0
+    }
+}
+
+// The steps that the changes are made of.
+impl<T, W> State<T, W> {
+    /// Notices that the deadline has passed even when the session is late to.
+    fn is_past_deadline(&mut self, now: Time) -> bool {
+        if self.lapse.is_none() && self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.lapse = Some(Lapse::Overslept);
+            self.drop_free();
+        }
+        self.lapse.is_some()
+    }
+
+    /// Unopened tokens are given up.
+    pub(super) fn drop_free(&mut self) {
+        self.tokens -= self.free;
+        self.free = 0;
+    }
+
+    /// Closed or past the deadline: nothing is opened, so a token that is not
+    /// in use has no use.
+    pub(super) const fn gives_up_everything(&self) -> bool {
+        self.closed || self.lapse.is_some()
+    }
+
+    /// Something above the target has to leave with the next return.
+    fn owes_a_return(&self) -> bool {
+        match self.recall {
+            Recall::NextReturn => self.tokens - self.leaving > self.target,
+            Recall::None | Recall::Idle => false,
+        }
+    }
+
+    pub(super) fn wants_warm(&self) -> bool {
+        let open = self.in_use + self.idle.len() as u32 + self.opening;
+        !self.gives_up_everything() && self.free > 0 && open < self.limits.minimum
+    }
+
+    /// A token that belongs nowhere yet: given up, given to the first waiter, or
+    /// kept free.
+    pub(super) fn put_free(&mut self, effects: &mut Effects<T, W>) {
+        if self.gives_up_everything() {
+            self.tokens -= 1;
+        } else if self.owes_a_return() {
+            self.tokens -= 1;
+            self.tally.recalls += 1;
+        } else if let Ok((site, waker)) = self.waiters.choose(Claim::Token) {
+            self.count_claimed(site);
+            effects.wake.push(waker);
+        } else {
+            self.free += 1;
+        }
+    }
+
+    /// A connection that belongs nowhere yet: closed, given to the first waiter,
+    /// or kept idle.
+    fn put_connection(&mut self, connection: T, now: Time, effects: &mut Effects<T, W>) {
+        if self.closed || self.lapse == Some(Lapse::Fenced) || self.owes_a_return() {
+            self.count_closing(self.owes_a_return());
+            effects.close.push(connection);
+            return;
+        }
+        match self.waiters.choose(Claim::Connection(connection)) {
+            Ok((site, waker)) => {
+                self.in_use += 1;
+                self.tally.checked_out(site);
+                effects.wake.push(waker);
+            }
+            Err(Claim::Connection(connection)) => self.idle.push_back(Idle { connection, since: now }),
+            Err(Claim::Token | Claim::Closed) => unreachable!("the claim comes back as it was"),
+        }
+    }
+
+    /// A token was taken by a task, or given to a waiter.
+    fn count_claimed(&mut self, site: Site) {
+        match self.uses {
+            Use::Connections => self.opening += 1,
+            Use::Tokens => {
+                self.in_use += 1;
+                self.tally.checked_out(site);
+            }
+        }
+    }
+
+    /// A token that was claimed, but not used, belongs nowhere.
+    fn count_unclaimed(&mut self, site: Site) {
+        match self.uses {
+            Use::Connections => self.opening -= 1,
+            Use::Tokens => {
+                self.in_use -= 1;
+                self.tally.not_used(site);
+            }
+        }
+    }
+
+    /// Closes the idle connection at `index`.
+    pub(super) fn close_idle(&mut self, index: usize, leaves: bool, effects: &mut Effects<T, W>) {
+        if let Some(idle) = self.idle.remove(index) {
+            self.count_closing(leaves);
+            effects.close.push(idle.connection);
+        }
+    }
+
+    /// Counts a connection as closing, and its token as promised to a recall.
+    fn count_closing(&mut self, leaves: bool) {
+        self.leaving += u32::from(leaves);
+        self.closing += 1;
+        self.tally.closes += 1;
+    }
+
+    fn count_opened(&mut self, took: Duration, now: Time) -> Opened {
+        self.tally.opened(took);
+        self.opening -= 1;
+        let opened = if self.closed {
+            Opened::Closed
+        } else if self.is_past_deadline(now) {
+            Opened::Lapsed
+        } else {
+            return Opened::InUse;
+        };
+        self.count_closing(self.owes_a_return());
+        opened
+    }
+
+    /// Ends every change: asserts what must always be true, in release builds
+    /// too, and notes what the change calls for.
+    pub(super) fn finish(&mut self, effects: &mut Effects<T, W>) {
+        let open = self.in_use + self.idle.len() as u32 + self.opening + self.closing;
+        assert!(self.free + open == self.tokens, "a token is lost or counted twice");
+        assert!(self.leaving <= self.closing, "more tokens leave than connections close");
+        assert!(
+            self.waiters.waiting() == 0 || (self.free == 0 && self.idle.is_empty()),
+            "a task waits for what is there"
+        );
+        self.reports.observe(self.wanted(), self.spare());
+        self.tally.peak_in_use = self.tally.peak_in_use.max(self.in_use);
+        self.tally.peak_open = self.tally.peak_open.max(open);
+        effects.report |= self.is_worth_a_report();
+        effects.upkeep |= self.wants_warm();
+        effects.emptied |= self.is_emptied();
+    }
+}
