@@ -50,8 +50,8 @@ Examples:
   leasehold set orders --clear cap,reserve      back to the configuration";
 
 const DRAIN_EXAMPLES: &str = "\
-Nodes keep the connections that they hold; what they give back is not leased again.
-The drain survives restarts of the server. `leasehold resume` ends it.
+What is held is recalled: unused connections close at once, those in use as they come
+back. The drain survives restarts of the server. `leasehold resume` ends it.
 
 Example:
   leasehold drain orders && leasehold databases orders";
@@ -151,7 +151,7 @@ pub(crate) enum Command {
     /// Override settings of a database, for a time or until cleared
     #[command(after_help = SET_EXAMPLES)]
     Set(SetArguments),
-    /// Stop new grants for a database
+    /// Grant nothing more of a database and let what is held run out
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DatabaseArgument),
     /// End the drain of a database

@@ -120,7 +120,7 @@ fn help_of_the_command() {
       databases  Show every count of the databases, or everything about one
       sessions   Show who holds tokens, one line for each lease
       set        Override settings of a database, for a time or until cleared
-      drain      Stop new grants for a database
+      drain      Grant nothing more of a database and let what is held run out
       resume     End the drain of a database
       evict      End a session, or what is left of one in quarantine, at once
 
