@@ -79,6 +79,16 @@ pub trait Governed: Send + Sync {
     fn prolong(&self, deadline: Time) {
         let _ = deadline;
     }
+
+    /// Gives nothing out any more: what is unused closes now, the rest as it
+    /// comes back, and every close takes its token along. The levels tell when
+    /// that is done.
+    fn close(&self) {}
+
+    /// Whether it was closed, by this order or by its users.
+    fn is_closed(&self) -> bool {
+        false
+    }
 }
 
 /// Wakes the session when levels changed that are worth a report.

@@ -35,7 +35,7 @@ use std::time::Duration;
 pub use self::backoff::{LONGEST_PAUSE, SHORTEST_PAUSE};
 pub use self::fault::Fault;
 pub use self::lifetime::ANSWER_PATIENCE;
-pub use self::status::{DatabaseState, SessionStatus};
+pub use self::status::{DatabaseState, Ending, SessionStatus};
 
 use self::backoff::Backoff;
 use self::lifetime::Lifetime;
@@ -88,7 +88,7 @@ pub enum Event {
     Ended(StreamId, String),
     /// Time has passed.
     Timer,
-    /// The pools are closed as far as they will be: say so and say goodbye.
+    /// Close the pools, and say goodbye when nothing is held any more.
     Shutdown,
 }
 
@@ -127,6 +127,8 @@ pub struct Session {
     /// Why each endpoint failed since it last welcomed the session.
     faults: BTreeMap<usize, Fault>,
     shutting_down: bool,
+    /// Rises with each change of what [`Session::status`] shows.
+    revision: u64,
 }
 
 impl Session {
@@ -144,6 +146,7 @@ impl Session {
             reported_last: None,
             faults: BTreeMap::new(),
             shutting_down: false,
+            revision: 0,
         }
     }
 
@@ -173,6 +176,7 @@ impl Session {
             assert!(self.members.len() < MAX_DATABASES, "too many databases in one session");
             self.members.insert(database, Member::new(governed));
         }
+        self.revision += 1;
         self.proceed(now, effects);
     }
 
@@ -186,7 +190,11 @@ impl Session {
                     member.changed();
                 }
             }
-            Event::Shutdown => self.shutting_down = true,
+            Event::Shutdown => {
+                self.shutting_down = true;
+                self.members.values().for_each(Member::close);
+                self.members.values_mut().for_each(Member::changed);
+            }
             Event::Connected(stream) => self.connected(now, stream, effects),
             Event::Sent(stream) => {
                 if let Some(current) = self.speaking(stream) {
@@ -214,7 +222,7 @@ impl Session {
     pub fn next_timer(&self) -> Option<Time> {
         let deadline = self.lifetime.deadline().filter(|_| !self.lifetime.is_lapsed());
         let phase = match &self.phase {
-            Phase::Finished => return None,
+            Phase::Finished(_) => return None,
             Phase::Waiting { until, .. } => Some(*until),
             Phase::Connecting { since, .. } => Some(*since + CONNECT_PATIENCE),
             Phase::Speaking(stream) => self.next_of(stream),
@@ -222,11 +230,26 @@ impl Session {
         [deadline, phase].into_iter().flatten().min()
     }
 
+    /// Rises with each change of what [`Session::status`] shows.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Ends the session without a word: the server finds out by its silence.
+    pub fn abandon(&mut self, effects: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::Finished(_)) {
+            let ending = if self.holds_nothing() { Ending::Unheard } else { Ending::Holding };
+            self.finish(ending, effects);
+        }
+    }
+
     /// How the session stands, for people and for whoever waits for it.
     pub fn status(&self) -> SessionStatus {
         let endpoint = match &self.phase {
             Phase::Speaking(stream) if stream.welcomed => Some(stream.endpoint),
-            Phase::Speaking(_) | Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished => None,
+            Phase::Speaking(_) | Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished(_) => {
+                None
+            }
         };
         SessionStatus {
             session: self.identity.session,
@@ -239,7 +262,10 @@ impl Session {
                 .map(|(database, member)| (database.clone(), member.knowledge().into()))
                 .collect(),
             faults: self.faults.clone(),
-            finished: matches!(self.phase, Phase::Finished),
+            ending: match &self.phase {
+                Phase::Finished(ending) => Some(*ending),
+                Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Speaking(_) => None,
+            },
         }
     }
 }

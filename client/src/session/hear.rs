@@ -92,6 +92,7 @@ impl Session {
 
     fn deadline_moved(&mut self, now: Time) {
         let Some(deadline) = self.lifetime.deadline() else { return };
+        self.revision += 1;
         self.check_deadline(now);
         self.members.values().for_each(|member| member.prolong(deadline));
         if self.lifetime.revives(now) {

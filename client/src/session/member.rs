@@ -145,6 +145,10 @@ impl Member {
         self.governed.lapse(self.on_loss == LossPolicy::Fence);
     }
 
+    pub(super) fn close(&self) {
+        self.governed.close();
+    }
+
     pub(super) fn revive(&self) {
         self.governed.revive();
     }

@@ -15,8 +15,8 @@ impl Session {
         if let Some(fault) = self.overdue(now) {
             self.give_up(now, fault, effects);
         }
-        if self.may_just_leave() && !matches!(self.phase, Phase::Finished) {
-            return self.finish(effects);
+        if let Some(ending) = self.may_just_leave() {
+            return self.finish(ending, effects);
         }
         if self.lists_too_little() {
             self.reopen(now, effects);
@@ -27,7 +27,7 @@ impl Session {
                 self.open(now, reuse, effects);
             }
             Phase::Speaking(_) => self.speak(now, effects),
-            Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished => {}
+            Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished(_) => {}
         }
     }
 
@@ -61,13 +61,10 @@ impl Session {
             ToServer::KeepAlive(self.lifetime.keep_alive(now))
         } else if let Some(demand) = self.next_report(now) {
             ToServer::Demand(demand)
-        } else if !self.shutting_down {
-            return;
-        } else if self.members.values().all(Member::holds_nothing) {
+        } else if self.shutting_down && self.holds_nothing() {
             ToServer::Goodbye
         } else {
-            // A Goodbye would give back tokens whose connections are still open.
-            return self.finish(effects);
+            return;
         };
         if let Some(stream) = self.speaking(id) {
             stream.sending_since = Some(now);

@@ -25,8 +25,21 @@ pub struct SessionStatus {
     /// The last failure of each endpoint that has not welcomed the session
     /// since, by its index.
     pub faults: BTreeMap<usize, Fault>,
-    /// The session has ended.
-    pub finished: bool,
+    /// How the session ended, if it has.
+    pub ending: Option<Ending>,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The server knows that nothing is held, or never knew the session.
+    Confirmed,
+    /// Nothing is held, but the server could not be told: it finds out when
+    /// the session expires there.
+    Unheard,
+    /// Connections were still open. They are counted until the session expires
+    /// and, after that, as its loss policy says.
+    Holding,
 }
 
 /// What the server last said about a database.

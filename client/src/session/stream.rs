@@ -3,7 +3,7 @@
 
 use super::member::Member;
 use super::message::{DatabaseName, Generation, Hello, ToServer};
-use super::{CONNECT_PATIENCE, Effect, Fault, Identity, Session, StreamId};
+use super::{CONNECT_PATIENCE, Effect, Ending, Fault, Identity, Session, StreamId};
 use crate::clock::Time;
 
 /// Where the session stands with its stream.
@@ -16,7 +16,7 @@ pub(super) enum Phase {
     /// A Hello was sent on the stream.
     Speaking(Stream),
     /// The session has ended.
-    Finished,
+    Finished(Ending),
 }
 
 /// The stream that speaks for the session.
@@ -38,7 +38,7 @@ impl Session {
     /// The stream that events may still name.
     pub(super) fn current(&self) -> Option<StreamId> {
         match &self.phase {
-            Phase::Waiting { .. } | Phase::Finished => None,
+            Phase::Waiting { .. } | Phase::Finished(_) => None,
             Phase::Connecting { stream, .. } => Some(*stream),
             Phase::Speaking(stream) => Some(stream.id),
         }
@@ -48,7 +48,9 @@ impl Session {
     pub(super) fn speaking(&mut self, id: StreamId) -> Option<&mut Stream> {
         match &mut self.phase {
             Phase::Speaking(stream) if stream.id == id => Some(stream),
-            Phase::Speaking(_) | Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished => None,
+            Phase::Speaking(_) | Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished(_) => {
+                None
+            }
         }
     }
 
@@ -56,6 +58,7 @@ impl Session {
     /// may be applied once the new Hello is composed.
     pub(super) fn open(&mut self, now: Time, reuse: bool, effects: &mut Vec<Effect>) {
         self.last_stream += 1;
+        self.revision += 1;
         let stream = StreamId(self.last_stream);
         let endpoint = self.backoff.endpoint();
         self.phase = Phase::Connecting { stream, endpoint, since: now };
@@ -67,7 +70,9 @@ impl Session {
     pub(super) fn connected(&mut self, now: Time, id: StreamId, effects: &mut Vec<Effect>) {
         let endpoint = match &self.phase {
             Phase::Connecting { stream, endpoint, .. } if *stream == id => *endpoint,
-            Phase::Connecting { .. } | Phase::Waiting { .. } | Phase::Speaking(_) | Phase::Finished => return,
+            Phase::Connecting { .. } | Phase::Waiting { .. } | Phase::Speaking(_) | Phase::Finished(_) => {
+                return;
+            }
         };
         let claims: Vec<_> =
             self.members.iter_mut().map(|(database, member)| member.claim(database)).collect();
@@ -105,11 +110,13 @@ impl Session {
         let (endpoint, was_attached) = match &self.phase {
             Phase::Speaking(stream) if stream.goodbye_sent.is_some() => {
                 self.phase = Phase::Waiting { until: now, reuse: false };
-                return self.finish(effects);
+                let ended_by_server = matches!(fault, Fault::Ended(_));
+                let ending = if ended_by_server { Ending::Confirmed } else { Ending::Unheard };
+                return self.finish(ending, effects);
             }
             Phase::Speaking(Stream { endpoint, welcomed, .. }) => (*endpoint, *welcomed),
             Phase::Connecting { endpoint, .. } => (*endpoint, false),
-            Phase::Waiting { .. } | Phase::Finished => return,
+            Phase::Waiting { .. } | Phase::Finished(_) => return,
         };
         let reuse = fault.leaves_connection();
         let pause = if reuse { self.backoff.again() } else { self.backoff.failed() };
@@ -120,15 +127,17 @@ impl Session {
             tracing::debug!(%session, endpoint, %fault, ?pause, "still no stream to the server");
         }
         self.faults.insert(endpoint, fault);
+        self.revision += 1;
         self.phase = Phase::Waiting { until: now + pause, reuse };
     }
 
     /// Ends the session. Nothing keeps it alive any more, so nothing may be
     /// opened.
-    pub(super) fn finish(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn finish(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         effects.extend(self.current().map(Effect::Drop));
         self.members.values().for_each(Member::lapse);
-        self.phase = Phase::Finished;
+        self.phase = Phase::Finished(ending);
+        self.revision += 1;
         effects.push(Effect::Finished);
     }
 
@@ -136,7 +145,7 @@ impl Session {
     pub(super) fn overdue(&self, now: Time) -> Option<Fault> {
         let patience = self.lifetime.patience();
         let stream = match &self.phase {
-            Phase::Waiting { .. } | Phase::Finished => return None,
+            Phase::Waiting { .. } | Phase::Finished(_) => return None,
             Phase::Connecting { since, .. } => {
                 return (now >= *since + CONNECT_PATIENCE).then_some(Fault::Unreachable);
             }
@@ -161,12 +170,26 @@ impl Session {
             Phase::Speaking(stream) => {
                 stream.welcomed && stream.goodbye_sent.is_none() && stream.claims.len() < self.members.len()
             }
-            Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished => false,
+            Phase::Waiting { .. } | Phase::Connecting { .. } | Phase::Finished(_) => false,
         }
     }
 
-    /// A session that never was welcomed has nothing to give back.
-    pub(super) fn may_just_leave(&self) -> bool {
-        self.shutting_down && self.generation == Generation::default()
+    /// How a session that is to end may do so without another word.
+    pub(super) fn may_just_leave(&self) -> Option<Ending> {
+        let ended = matches!(self.phase, Phase::Finished(_));
+        if !self.shutting_down || ended {
+            return None;
+        }
+        if self.generation == Generation::default() {
+            // Never welcomed, so it never was given anything.
+            return Some(Ending::Confirmed);
+        }
+        // The server is away; a process that ends does not wait for it.
+        let away = matches!(self.phase, Phase::Waiting { .. });
+        (away && self.holds_nothing()).then_some(Ending::Unheard)
+    }
+
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.members.values().all(Member::holds_nothing)
     }
 }
