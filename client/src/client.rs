@@ -3,6 +3,7 @@
 
 mod builder;
 mod error;
+mod pool;
 mod status;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 pub use self::builder::{ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_SHUTDOWN_TIMEOUT, LONGEST_TIMEOUT};
 pub use self::error::{Attempt, ConnectError, ReadyError, RegisterError, ShutdownError};
+pub use self::pool::{ClientPoolBuilder, PoolError};
 pub use self::status::Status;
 
 use crate::clock::Clock;

@@ -123,6 +123,14 @@ impl<M: Manager + 'static> Governed for Reins<M> {
     fn prolong(&self, deadline: Time) {
         self.0.ledger.step(|state, effects| state.prolong(deadline, effects));
     }
+
+    fn close(&self) {
+        self.0.begin_shutdown();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.ledger.read(crate::ledger::State::is_closed)
+    }
 }
 
 /// How long is left of `limit`, from `since` on.
