@@ -45,7 +45,7 @@ impl Database {
 
     /// True when nobody with a need is left.
     fn grant_to_waiting(&mut self, now: Time) -> bool {
-        if !self.may_grant_one() {
+        if self.room() == 0 {
             return self.needy.is_empty() && self.calls.waiting.is_empty();
         }
         let mut queue = self.candidates(now);
@@ -108,22 +108,16 @@ impl Database {
         self.totals.in_flight < u64::from(CONNECTS_IN_FLIGHT)
     }
 
-    fn may_grant_one(&self) -> bool {
-        self.room() > 0 || self.totals.held > self.totals.target
-    }
-
     /// Raises one target by one token, if the cap admits it (rule 3).
     fn grant_one(&mut self, session: SessionId) -> bool {
-        let Some(lease) = self.leases.get(&session) else { return false };
-        // A target below what is held rises for free: the token is counted.
-        let costs = lease.tokens >= lease.held();
-        let admitted = if costs { self.room() > 0 } else { self.totals.held <= u64::from(self.cap) };
-        if !admitted || self.totals.target >= u64::from(self.cap) {
+        // Also a target below what is held rises only while there is room: its
+        // token was recalled for somebody else.
+        let cap = u64::from(self.cap);
+        if self.room() == 0 || self.totals.target >= cap {
             return false;
         }
         self.change(session, Lease::grant);
-        let cap = u64::from(self.cap);
-        assert!(self.totals.target <= cap, "targets {} above the cap {cap}", self.totals.target);
+        assert!(self.totals.held <= cap, "over-admitted: {} held of {cap}", self.totals.held);
         true
     }
 

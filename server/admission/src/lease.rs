@@ -140,10 +140,11 @@ impl Lease {
         Lease { ceiling: 0, ..Lease::recovered(tokens, on_loss, standing) }
     }
 
-    /// What counts against the cap (rules 7 and 10).
+    /// What counts against the cap (rules 7 and 10); a target that is yet to be
+    /// sent counts as if it were.
     pub(crate) fn held(&self) -> u32 {
         let sent = self.sent.front().map_or(0, |sent| sent.tokens);
-        self.demand.holding.max(self.floor).max(sent)
+        self.demand.holding.max(self.floor).max(sent).max(self.tokens)
     }
 
     /// What this lease adds to the totals of its database.

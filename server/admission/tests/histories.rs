@@ -1,0 +1,198 @@
+//! Random histories: honest nodes whose messages are delayed, lost with their
+//! streams and superseded, a store that fails, a server that restarts. After
+//! each step the named invariants hold; after the faults everything is usable.
+
+mod support;
+
+use std::time::Duration;
+
+use leasehold_admission::{Admission, DatabaseSettings, Event};
+use proptest::prelude::*;
+use support::{World, settings};
+
+const CAP: u32 = 6;
+const NODES: [&str; 3] = ["a", "b", "c"];
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Hello(usize),
+    Wait(usize, u32),
+    Cancel(usize),
+    Return(usize),
+    /// The node gives up an idle token by itself.
+    Drop(usize),
+    Report(usize),
+    KeepAlive(usize),
+    /// One message arrives.
+    ToServer(usize),
+    ToNode(usize),
+    /// Everything that is under way arrives.
+    Flush,
+    Disconnect(usize),
+    Kill(usize),
+    Restart,
+    StoreFails,
+    StoreWorks,
+    Pass(u64),
+    Cap(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = || 0..NODES.len();
+    prop_oneof![
+        4 => node().prop_map(Step::Hello),
+        8 => (node(), 1..8u32).prop_map(|(node, count)| Step::Wait(node, count)),
+        2 => node().prop_map(Step::Cancel),
+        8 => node().prop_map(Step::Return),
+        2 => node().prop_map(Step::Drop),
+        4 => node().prop_map(Step::Report),
+        4 => node().prop_map(Step::KeepAlive),
+        16 => node().prop_map(Step::ToServer),
+        16 => node().prop_map(Step::ToNode),
+        2 => Just(Step::Flush),
+        2 => node().prop_map(Step::Disconnect),
+        1 => node().prop_map(Step::Kill),
+        1 => Just(Step::Restart),
+        1 => Just(Step::StoreFails),
+        2 => Just(Step::StoreWorks),
+        6 => prop_oneof![1..20u64, 50..400u64, 1_000..6_000u64].prop_map(Step::Pass),
+        1 => (2..=CAP).prop_map(Step::Cap),
+    ]
+}
+
+fn take(world: &mut World, step: Step) {
+    match step {
+        Step::Hello(node) => {
+            world.hello(NODES[node]);
+            world.nodes.get_mut(NODES[node]).unwrap().prompt = false;
+        }
+        Step::Wait(node, count) => {
+            let now = world.now;
+            if let Some(node) = world.nodes.get_mut(NODES[node]) {
+                if node.waiting == 0 {
+                    node.waiting_since = now;
+                }
+                node.waiting = (node.waiting + count).min(20);
+                node.serve();
+            }
+        }
+        Step::Cancel(node) => {
+            if let Some(node) = world.nodes.get_mut(NODES[node]) {
+                node.waiting = 0;
+            }
+        }
+        Step::Return(node) => {
+            if let Some(node) = world.nodes.get_mut(NODES[node]) {
+                node.give_back();
+            }
+        }
+        Step::Drop(node) => {
+            if let Some(node) = world.nodes.get_mut(NODES[node]) {
+                node.idle = node.idle.saturating_sub(1);
+            }
+        }
+        Step::Report(node) if world.nodes.contains_key(NODES[node]) => world.report(NODES[node]),
+        Step::KeepAlive(node) if world.nodes.contains_key(NODES[node]) => world.keep_alive(NODES[node]),
+        Step::Disconnect(node) if world.nodes.contains_key(NODES[node]) => world.disconnect(NODES[node]),
+        Step::Report(_) | Step::KeepAlive(_) | Step::Disconnect(_) => {}
+        Step::ToServer(node) => world.deliver_one_to_server(NODES[node]),
+        Step::ToNode(node) => world.deliver_one_to_node(NODES[node]),
+        Step::Flush => flush(world),
+        Step::Kill(node) => world.kill(NODES[node]),
+        Step::Restart => world.restart(),
+        Step::StoreFails => world.store_fails = true,
+        Step::StoreWorks => world.mend_store(),
+        Step::Pass(millis) => world.pass(Duration::from_millis(millis)),
+        Step::Cap(cap) => {
+            let settings = DatabaseSettings { cap: Some(cap), ..world.settings[0].clone() };
+            world.apply(Event::Configure { database: support::DB, settings });
+        }
+    }
+}
+
+fn flush(world: &mut World) {
+    for name in NODES {
+        if let Some(node) = world.nodes.get_mut(name) {
+            node.prompt = true;
+        }
+    }
+    world.pump();
+    for node in world.nodes.values_mut() {
+        node.prompt = false;
+    }
+}
+
+/// The cap is never passed: what nodes truly hold is within what is counted,
+/// and both are within the greatest cap there was.
+fn the_cap_holds(world: &World) {
+    let view = &world.core.databases(world.now)[0];
+    assert!(world.truly_held() <= CAP, "nodes hold {} of {CAP}", world.truly_held());
+    assert!(view.held <= CAP, "{} counted of {CAP}", view.held);
+    assert!(world.truly_held() <= view.held, "nodes hold {}, {} are counted", world.truly_held(), view.held);
+}
+
+/// Whatever happened: when the faults are over, one node alone can get the
+/// whole cap, and what others left is free again.
+fn everything_becomes_usable(world: &mut World) {
+    world.mend_store();
+    let settings = world.settings[0].clone();
+    world.apply(Event::Configure { database: support::DB, settings });
+    for name in NODES {
+        world.hello(name);
+        world.nodes.get_mut(name).unwrap().waiting = 0;
+    }
+    flush(world);
+    for name in NODES {
+        while world.nodes[name].in_use > 0 {
+            world.nodes.get_mut(name).unwrap().give_back();
+        }
+        world.report(name);
+    }
+    flush(world);
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(1));
+        for name in NODES {
+            world.keep_alive(name);
+        }
+        flush(world);
+    }
+    let now = world.now;
+    let node = world.nodes.get_mut("b").unwrap();
+    (node.waiting, node.waiting_since) = (20, now);
+    node.serve();
+    world.report("b");
+    flush(world);
+    for _ in 0..10 {
+        world.pass(Duration::from_millis(200));
+        flush(world);
+    }
+    assert_eq!(world.nodes["b"].holding(), CAP, "{}", world.show());
+}
+
+fn history(admission: Admission, steps: &[Step]) {
+    let mut world = World::new(DatabaseSettings { admission, ..settings(CAP) });
+    for step in steps {
+        take(&mut world, *step);
+        the_cap_holds(&world);
+    }
+    everything_becomes_usable(&mut world);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_cap_holds_under_fair(steps in prop::collection::vec(step(), 1..120)) {
+        history(Admission::Fair { quantum: Duration::from_millis(100) }, &steps);
+    }
+
+    #[test]
+    fn the_cap_holds_under_strict(steps in prop::collection::vec(step(), 1..120)) {
+        history(Admission::Fair { quantum: Duration::ZERO }, &steps);
+    }
+
+    #[test]
+    fn the_cap_holds_under_unfair(steps in prop::collection::vec(step(), 1..120)) {
+        history(Admission::Unfair, &steps);
+    }
+}
