@@ -64,7 +64,7 @@ fn take(world: &mut World, step: Step) {
     match step {
         Step::Hello(node) => {
             world.hello(NODES[node]);
-            world.nodes.get_mut(NODES[node]).unwrap().prompt = false;
+            world.node(NODES[node]).prompt = false;
         }
         Step::Wait(node, count) => {
             let now = world.now;
@@ -139,12 +139,12 @@ fn everything_becomes_usable(world: &mut World) {
     world.apply(Event::Configure { database: support::DB, settings });
     for name in NODES {
         world.hello(name);
-        world.nodes.get_mut(name).unwrap().waiting = 0;
+        world.node(name).waiting = 0;
     }
     flush(world);
     for name in NODES {
         while world.nodes[name].in_use > 0 {
-            world.nodes.get_mut(name).unwrap().give_back();
+            world.node(name).give_back();
         }
         world.report(name);
     }
@@ -157,7 +157,7 @@ fn everything_becomes_usable(world: &mut World) {
         flush(world);
     }
     let now = world.now;
-    let node = world.nodes.get_mut("b").unwrap();
+    let node = world.node("b");
     (node.waiting, node.waiting_since) = (20, now);
     node.serve();
     world.report("b");
@@ -179,7 +179,7 @@ fn history(admission: Admission, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_cap_holds_under_fair(steps in prop::collection::vec(step(), 1..120)) {

@@ -73,7 +73,7 @@ fn fair_moves_busy_tokens_toward_shares_once_the_lag_is_a_quantum() {
         run(&mut world, "pass 20ms\nreturn a 1\nreturn b 1\nalive a\nalive b");
         let now = world.now;
         // a's tasks are served quickly, b's are old.
-        world.nodes.get_mut("a").unwrap().waiting_since = now;
+        world.node("a").waiting_since = now;
     }
     let (a, b) = (world.nodes["a"].holding(), world.nodes["b"].holding());
     assert!(a + b == 16 && (7..=9).contains(&a), "a={a} b={b}");
@@ -109,7 +109,7 @@ fn connects_in_flight_are_bounded() {
 fn warm_connections_take_free_tokens_only() {
     let mut world = World::new(settings(4));
     run(&mut world, "hello a\nhello b\nwait a 3\nreturn a 3");
-    world.nodes.get_mut("b").unwrap().warm = 4;
+    world.node("b").warm = 4;
     world.report("b");
     world.pump();
     run(&mut world, "pass 1s\nexpect a=3 b=1 held=4 free=0");
@@ -153,7 +153,7 @@ fn a_raise_on_its_way_stays_counted_when_the_target_falls() {
 fn what_a_node_does_not_take_is_free_again() {
     let mut world = World::new(settings(10));
     run(&mut world, "hello a\nwait a 6\nexpect a=6 held=6 free=4");
-    world.nodes.get_mut("a").unwrap().in_use = 2;
+    world.node("a").in_use = 2;
     world.report("a");
     world.pump();
     assert_eq!(world.show(), "a=2 held=2 free=8");
@@ -165,7 +165,7 @@ fn an_idle_recall_that_finds_nothing_is_taken_back() {
     let mut world = World::new(settings(4));
     run(&mut world, "hello a\nhello b\nwait a 4\nreturn a 2\npass 1s\nmute a\nwait b 1");
     // Before the recall arrives, a uses what was idle.
-    let node = world.nodes.get_mut("a").unwrap();
+    let node = world.node("a");
     (node.in_use, node.idle) = (4, 0);
     run(&mut world, "unmute a\nexpect a=4 b=0 held=4 free=0");
     let view = world.core.sessions(world.now);
@@ -178,7 +178,7 @@ fn an_idle_recall_that_finds_nothing_is_taken_back() {
 fn hello_lowers_nothing() {
     let mut world = World::new(settings(10));
     run(&mut world, "hello a\nwait a 6\nmute a\ndisconnect a");
-    let node = world.nodes.get_mut("a").unwrap();
+    let node = world.node("a");
     node.in_use = 1;
     run(
         &mut world,
@@ -191,7 +191,7 @@ fn hello_lowers_nothing() {
 fn a_claim_of_more_than_was_granted_is_counted_and_recalled() {
     let mut world = World::new(settings(4));
     run(&mut world, "hello a\nwait a 2\ndisconnect a");
-    world.nodes.get_mut("a").unwrap().in_use = 9;
+    world.node("a").in_use = 9;
     run(&mut world, "hello a\nexpect a=9 held=9 free=0");
     assert!(world.notes.iter().any(|note| matches!(note, Note::OverClaimed { claimed: 9, counted: 2, .. })));
     run(&mut world, "return a 9\nexpect a=4 held=4 free=0");
@@ -211,7 +211,7 @@ fn nothing_is_granted_that_the_store_did_not_take() {
 fn returns_are_accepted_while_the_store_fails() {
     let mut world = World::new(settings(10));
     run(&mut world, "hello a\nwait a 6\nstore fails");
-    world.nodes.get_mut("a").unwrap().in_use = 1;
+    world.node("a").in_use = 1;
     world.report("a");
     world.pump();
     assert_eq!(world.show(), "a=1 held=1 free=9");
@@ -237,7 +237,7 @@ fn ceilings_breathe_lazily() {
         run(&mut world, "return a 3\nwait a 3");
     }
     assert_eq!(world.commits, before);
-    world.nodes.get_mut("a").unwrap().in_use = 1;
+    world.node("a").in_use = 1;
     world.report("a");
     world.pump();
     run(&mut world, "pass 1s");
@@ -249,10 +249,11 @@ fn ceilings_breathe_lazily() {
 #[test]
 fn a_stall_of_the_server_expires_nobody() {
     let mut world = World::new(settings(10));
-    run(&mut world, "hello a\nwait a 6\nmute a\nalive a");
+    run(&mut world, "hello a\nhello b\nwait a 6\nwait b 1\npass 5s\nmute a\nalive a");
     world.now = world.now + Duration::from_secs(30);
-    // What was queued is applied first, then time passes.
-    run(&mut world, "deliver a server\npass 5s");
+    // What was queued is applied first, then time passes. b's keep-alives are
+    // still on their way.
+    run(&mut world, "deliver a server\npass 3s\nalive b\npass 1s");
     assert!(!world.notes.iter().any(|note| matches!(note, Note::Expired { .. })));
 }
 
@@ -307,7 +308,7 @@ fn tokens_of_a_node_that_lives_on_are_not_granted_twice() {
     for _ in 0..14 {
         run(&mut world, "observe 20 10 0\npass 500ms\nalive b");
         // Its sockets stay open, so that it only fails to grow.
-        let node = world.nodes.get_mut("a").unwrap();
+        let node = world.node("a");
         (node.deadline, node.in_use) = (None, 8);
         assert_eq!(world.nodes["b"].holding(), 2);
     }
@@ -371,7 +372,7 @@ fn goodbye_frees_everything_at_once() {
     let mut world = World::new(settings(10));
     run(&mut world, "hello a\nwait a 10");
     let stream = world.nodes["a"].stream.unwrap();
-    world.nodes.get_mut("a").unwrap().in_use = 0;
+    world.node("a").in_use = 0;
     world.apply(Event::Goodbye { stream });
     assert_eq!(world.show(), "a=0 held=0 free=10");
     assert!(world.durable.sessions.is_empty() && world.durable.leases.is_empty());

@@ -225,9 +225,10 @@ impl World {
 
     fn carry_out_after_failure(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            match effect {
-                Effect::Commit(change) => self.kept_back.push(change),
-                other => self.send(other),
+            if let Effect::Commit(change) = effect {
+                self.kept_back.push(change);
+            } else {
+                self.send(effect);
             }
         }
     }
@@ -281,6 +282,11 @@ impl World {
         panic!("messages go back and forth without an end: {}", self.show());
     }
 
+    /// A node that has said Hello.
+    pub fn node(&mut self, name: &str) -> &mut Node {
+        self.nodes.get_mut(name).expect("a node that has said hello")
+    }
+
     /// The node says Hello on a new stream, for the same session if it has one.
     pub fn hello(&mut self, name: &str) {
         let stream = StreamId(self.next_stream);
@@ -313,7 +319,7 @@ impl World {
     /// The node reports its levels.
     pub fn report(&mut self, name: &str) {
         let now = self.now;
-        let node = self.nodes.get_mut(name).unwrap();
+        let node = self.node(name);
         let (Some(stream), true) = (node.stream, node.welcomed) else { return };
         let demand = node.demand(now);
         node.outgoing.push_back(Event::Demand { stream, database: DB, demand });
@@ -322,7 +328,7 @@ impl World {
     pub fn keep_alive(&mut self, name: &str) {
         let (now, id) = (self.now, self.next_id);
         self.next_id += 1;
-        let node = self.nodes.get_mut(name).unwrap();
+        let node = self.node(name);
         let (Some(stream), true) = (node.stream, node.welcomed) else { return };
         node.unanswered.push_back((id, now));
         node.outgoing.push_back(Event::KeepAlive { stream, id });
@@ -376,7 +382,7 @@ impl World {
 
     /// The node's stream breaks; both sides notice.
     pub fn disconnect(&mut self, name: &str) {
-        let node = self.nodes.get_mut(name).unwrap();
+        let node = self.node(name);
         node.incoming.clear();
         node.outgoing.clear();
         node.welcomed = false;
@@ -487,7 +493,7 @@ pub fn run(world: &mut World, script: &str) {
             "hello" => world.hello(name),
             "wait" => {
                 let now = world.now;
-                let node = world.nodes.get_mut(name).unwrap();
+                let node = world.node(name);
                 if node.waiting == 0 {
                     node.waiting_since = now;
                 }
@@ -496,20 +502,20 @@ pub fn run(world: &mut World, script: &str) {
                 world.report(name);
             }
             "cancel" => {
-                world.nodes.get_mut(name).unwrap().waiting = 0;
+                world.node(name).waiting = 0;
                 world.report(name);
             }
             "return" => {
                 for _ in 0..count(2) {
-                    world.nodes.get_mut(name).unwrap().give_back();
+                    world.node(name).give_back();
                     world.report(name);
                     world.pump();
                 }
             }
             "pass" => world.pass(parse_duration(name)),
             "alive" => world.keep_alive(name),
-            "mute" => world.nodes.get_mut(name).unwrap().prompt = false,
-            "unmute" => world.nodes.get_mut(name).unwrap().prompt = true,
+            "mute" => world.node(name).prompt = false,
+            "unmute" => world.node(name).prompt = true,
             "deliver" if words[2] == "server" => world.deliver_to_server(name),
             "deliver" => world.deliver_to_node(name),
             "disconnect" => world.disconnect(name),
