@@ -10,6 +10,10 @@ mod effects;
 mod orders;
 mod report;
 mod state;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 mod wait;
 mod waiters;
 
@@ -23,7 +27,7 @@ use crate::governed::Reporter;
 
 pub use effects::{Effects, Few};
 pub use state::{Limits, MayUse, Opened, State, Use};
-pub(crate) use wait::{Shell, Wait, placeholder};
+pub(crate) use wait::{Shell, Wait, remaining};
 pub use waiters::{Ticket, WaiterId};
 
 /// What a task gets from the ledger.

@@ -18,6 +18,7 @@ pub mod session;
 pub mod settings;
 pub mod statistics;
 mod to_proto;
+pub mod tokens;
 pub mod trace;
 
 pub use client::{Client, ClientBuilder};
@@ -25,3 +26,4 @@ pub use error::{Error, RecycleFailure, StillInUse};
 pub use hooks::Hooks;
 pub use pool::{Checkout, Detached, LeasedPool, PoolBuilder};
 pub use settings::{BuildError, Settings};
+pub use tokens::{Token, Tokens};

@@ -12,8 +12,9 @@ impl<T, W> State<T, W> {
     /// The server's target is `tokens`. More than is kept: the difference
     /// arrives. Less: `recall` says what leaves. Past the deadline nothing
     /// happens, for the allotment may be older than the loss.
-    pub fn allot(&mut self, tokens: u32, recall: Recall, effects: &mut Effects<T, W>) {
-        if self.gives_up_everything() {
+    pub fn allot(&mut self, tokens: u32, recall: Recall, now: Time, effects: &mut Effects<T, W>) {
+        if self.closed || self.is_past_deadline(now) {
+            self.finish(effects);
             return;
         }
         self.target = tokens;

@@ -53,7 +53,7 @@ pub(super) enum Lapse {
 #[derive(Debug)]
 pub(super) struct Idle<T> {
     pub(super) connection: T,
-    since: Time,
+    pub(super) since: Time,
 }
 
 /// The tokens of one pool, its idle connections `T`, and who waits for them; a
@@ -61,7 +61,7 @@ pub(super) struct Idle<T> {
 #[derive(Debug)]
 pub struct State<T, W> {
     pub(super) limits: Limits,
-    uses: Use,
+    pub(super) uses: Use,
     /// Tokens kept: the holding.
     pub(super) tokens: u32,
     /// The server's last word.
@@ -164,6 +164,18 @@ impl<T, W> State<T, W> {
         self.count_claimed(site);
         self.finish(effects);
         Some(Claim::Token)
+    }
+
+    /// Takes a free token to use it at once; false when there is none, or the
+    /// session is past its deadline.
+    pub fn take_token(&mut self, site: Site, now: Time, effects: &mut Effects<T, W>) -> bool {
+        let takes = self.free > 0 && !self.is_past_deadline(now);
+        if takes {
+            self.free -= 1;
+            self.count_claimed(site);
+        }
+        self.finish(effects);
+        takes
     }
 
     /// Waits behind everybody who waits for longer. Only after
@@ -312,51 +324,8 @@ impl<T, W> State<T, W> {
     }
 }
 
-// What the pool does of its own accord.
+// What others may know.
 impl<T, W> State<T, W> {
-    /// Takes a free token to open a connection for the warm minimum; it is then
-    /// opening.
-    pub fn begin_warm(&mut self, effects: &mut Effects<T, W>) -> bool {
-        let begins = self.wants_warm();
-        if begins {
-            self.free -= 1;
-            self.opening += 1;
-            self.finish(effects);
-        }
-        begins
-    }
-
-    /// A connect for the warm minimum succeeded.
-    pub fn warmed(&mut self, connection: T, took: Duration, now: Time, effects: &mut Effects<T, W>) {
-        match self.count_opened(took, now) {
-            Opened::InUse => self.put_connection(connection, now, effects),
-            Opened::Lapsed | Opened::Closed => effects.close.push(connection),
-        }
-        self.finish(effects);
-    }
-
-    /// Closes idle connections that are `expired`, and those unused for
-    /// `idle_timeout` above the warm minimum, the longest idle first.
-    pub fn reap(
-        &mut self,
-        idle_timeout: Option<Duration>,
-        expired: impl Fn(&T) -> bool,
-        now: Time,
-        effects: &mut Effects<T, W>,
-    ) {
-        let mut index = 0;
-        while let Some(idle) = self.idle.get(index) {
-            let unused = idle_timeout.is_some_and(|timeout| now.since(idle.since) >= timeout);
-            let spare = self.in_use + self.idle.len() as u32 > self.limits.minimum;
-            if expired(&idle.connection) || (unused && spare) {
-                self.close_idle(index, self.owes_a_return(), effects);
-            } else {
-                index += 1;
-            }
-        }
-        self.finish(effects);
-    }
-
     /// What happened so far.
     pub fn statistics(&self) -> Statistics {
         self.tally.statistics()
@@ -367,6 +336,11 @@ impl<T, W> State<T, W> {
         self.waiters.oldest().and_then(|ticket| ticket.trace)
     }
 
+    /// True while the session is past its deadline.
+    pub fn is_lapsed(&self, now: Time) -> bool {
+        self.lapse.is_some() || self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+
     /// True once [`close`](Self::close) was called.
     pub const fn is_closed(&self) -> bool {
         self.closed
@@ -375,146 +349,5 @@ impl<T, W> State<T, W> {
     /// True when everything was given back after a close.
     pub fn is_emptied(&self) -> bool {
         self.closed && self.tokens == 0
-    }
-}
-
-// The steps that the changes are made of.
-impl<T, W> State<T, W> {
-    /// Notices that the deadline has passed even when the session is late to.
-    fn is_past_deadline(&mut self, now: Time) -> bool {
-        if self.lapse.is_none() && self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.lapse = Some(Lapse::Overslept);
-            self.drop_free();
-        }
-        self.lapse.is_some()
-    }
-
-    /// Unopened tokens are given up.
-    pub(super) fn drop_free(&mut self) {
-        self.tokens -= self.free;
-        self.free = 0;
-    }
-
-    /// Closed or past the deadline: nothing is opened, so a token that is not
-    /// in use has no use.
-    pub(super) const fn gives_up_everything(&self) -> bool {
-        self.closed || self.lapse.is_some()
-    }
-
-    /// Something above the target has to leave with the next return.
-    fn owes_a_return(&self) -> bool {
-        match self.recall {
-            Recall::NextReturn => self.tokens - self.leaving > self.target,
-            Recall::None | Recall::Idle => false,
-        }
-    }
-
-    pub(super) fn wants_warm(&self) -> bool {
-        let open = self.in_use + self.idle.len() as u32 + self.opening;
-        !self.gives_up_everything() && self.free > 0 && open < self.limits.minimum
-    }
-
-    /// A token that belongs nowhere yet: given up, given to the first waiter, or
-    /// kept free.
-    pub(super) fn put_free(&mut self, effects: &mut Effects<T, W>) {
-        if self.gives_up_everything() {
-            self.tokens -= 1;
-        } else if self.owes_a_return() {
-            self.tokens -= 1;
-            self.tally.recalls += 1;
-        } else if let Ok((site, waker)) = self.waiters.choose(Claim::Token) {
-            self.count_claimed(site);
-            effects.wake.push(waker);
-        } else {
-            self.free += 1;
-        }
-    }
-
-    /// A connection that belongs nowhere yet: closed, given to the first waiter,
-    /// or kept idle.
-    fn put_connection(&mut self, connection: T, now: Time, effects: &mut Effects<T, W>) {
-        if self.closed || self.lapse == Some(Lapse::Fenced) || self.owes_a_return() {
-            self.count_closing(self.owes_a_return());
-            effects.close.push(connection);
-            return;
-        }
-        match self.waiters.choose(Claim::Connection(connection)) {
-            Ok((site, waker)) => {
-                self.in_use += 1;
-                self.tally.checked_out(site);
-                effects.wake.push(waker);
-            }
-            Err(Claim::Connection(connection)) => self.idle.push_back(Idle { connection, since: now }),
-            Err(Claim::Token | Claim::Closed) => unreachable!("the claim comes back as it was"),
-        }
-    }
-
-    /// A token was taken by a task, or given to a waiter.
-    fn count_claimed(&mut self, site: Site) {
-        match self.uses {
-            Use::Connections => self.opening += 1,
-            Use::Tokens => {
-                self.in_use += 1;
-                self.tally.checked_out(site);
-            }
-        }
-    }
-
-    /// A token that was claimed, but not used, belongs nowhere.
-    fn count_unclaimed(&mut self, site: Site) {
-        match self.uses {
-            Use::Connections => self.opening -= 1,
-            Use::Tokens => {
-                self.in_use -= 1;
-                self.tally.not_used(site);
-            }
-        }
-    }
-
-    /// Closes the idle connection at `index`.
-    pub(super) fn close_idle(&mut self, index: usize, leaves: bool, effects: &mut Effects<T, W>) {
-        if let Some(idle) = self.idle.remove(index) {
-            self.count_closing(leaves);
-            effects.close.push(idle.connection);
-        }
-    }
-
-    /// Counts a connection as closing, and its token as promised to a recall.
-    fn count_closing(&mut self, leaves: bool) {
-        self.leaving += u32::from(leaves);
-        self.closing += 1;
-        self.tally.closes += 1;
-    }
-
-    fn count_opened(&mut self, took: Duration, now: Time) -> Opened {
-        self.tally.opened(took);
-        self.opening -= 1;
-        let opened = if self.closed {
-            Opened::Closed
-        } else if self.is_past_deadline(now) {
-            Opened::Lapsed
-        } else {
-            return Opened::InUse;
-        };
-        self.count_closing(self.owes_a_return());
-        opened
-    }
-
-    /// Ends every change: asserts what must always be true, in release builds
-    /// too, and notes what the change calls for.
-    pub(super) fn finish(&mut self, effects: &mut Effects<T, W>) {
-        let open = self.in_use + self.idle.len() as u32 + self.opening + self.closing;
-        assert!(self.free + open == self.tokens, "a token is lost or counted twice");
-        assert!(self.leaving <= self.closing, "more tokens leave than connections close");
-        assert!(
-            self.waiters.waiting() == 0 || (self.free == 0 && self.idle.is_empty()),
-            "a task waits for what is there"
-        );
-        self.reports.observe(self.wanted(), self.spare());
-        self.tally.peak_in_use = self.tally.peak_in_use.max(self.in_use);
-        self.tally.peak_open = self.tally.peak_open.max(open);
-        effects.report |= self.is_worth_a_report();
-        effects.upkeep |= self.wants_warm();
-        effects.emptied |= self.is_emptied();
     }
 }

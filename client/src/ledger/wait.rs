@@ -1,11 +1,17 @@
-//! A task's place in the queue, as a future that can be dropped at any time.
-//! Knows nothing of timeouts.
+//! A task's place in the queue, as a future that can be dropped at any time,
+//! and its time limit. Knows nothing of what a connection is.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::{Claim, Few, Ledger, WaiterId};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::clock::Time;
+
+use super::{Claim, Effects, Few, Ledger, State, Ticket, WaiterId};
 
 /// Who owns a ledger, and knows how to close the connections in it.
 pub(crate) trait Shell {
@@ -27,15 +33,44 @@ pub(crate) struct Wait<'a, S: Shell> {
 }
 
 impl<'a, S: Shell> Wait<'a, S> {
-    /// Takes over a waiter that was entered with [`placeholder`].
-    pub(crate) const fn new(shell: &'a S, id: WaiterId) -> Self {
-        Self { shell, id: Some(id) }
+    /// Makes `before`, then takes what is there, or a place in the queue
+    /// according to age, all in one change.
+    pub(crate) fn ask(
+        shell: &'a S,
+        ticket: Ticket,
+        before: impl FnOnce(&mut State<S::Connection, Waker>, &mut Effects<S::Connection, Waker>),
+    ) -> Result<Claim<S::Connection>, Self> {
+        let asked = shell.ledger().step(|state, effects| {
+            before(state, effects);
+            match state.take(ticket.site, effects) {
+                Some(claim) => Ok(claim),
+                // The first poll brings the real waker.
+                None => Err(state.enter(ticket, Waker::noop().clone(), effects)),
+            }
+        });
+        asked.map_err(|id| Self { shell, id: Some(id) })
+    }
+
+    /// Waits at most until `limit` after `ticket.since`; for ever without a
+    /// limit. The error is how long it waited.
+    pub(crate) async fn within(
+        self,
+        limit: Option<Duration>,
+        ticket: Ticket,
+    ) -> Result<Claim<S::Connection>, Duration> {
+        let Some(limit) = limit else { return Ok(self.await) };
+        let ledger = self.shell.ledger();
+        if let Ok(claim) = timeout(remaining(limit, ticket.since, ledger.now()), self).await {
+            return Ok(claim);
+        }
+        ledger.step(|state, _| state.wait_timed_out(ticket.site));
+        Err(ledger.now().since(ticket.since))
     }
 }
 
-/// The waker of a waiter whose future was not polled yet.
-pub(crate) fn placeholder() -> Waker {
-    Waker::noop().clone()
+/// How long is left of `limit`, from `since` on.
+pub(crate) fn remaining(limit: Duration, since: Time, now: Time) -> Duration {
+    limit.saturating_sub(now.since(since))
 }
 
 impl<S: Shell> Future for Wait<'_, S> {

@@ -16,13 +16,13 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Time;
 use crate::error::{Error, RecycleFailure};
-use crate::ledger::{Claim, Ticket, Wait, placeholder};
+use crate::ledger::{Claim, Ticket, Wait, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::{TraceContext, checkout_span};
 
 use super::connect::NoConnection;
 use super::guard::Checkout;
-use super::shared::{Pooled, Shared, remaining};
+use super::shared::{Pooled, Shared};
 
 /// How many connections in a row may fail their test in one checkout.
 const TESTS_BOUND: u32 = 100;
@@ -120,11 +120,7 @@ impl<M: Manager + 'static> Shared<M> {
 
     /// Takes what is there, or a place in the queue according to age.
     fn ask(self: &Arc<Self>, ticket: Ticket) -> Step<'_, M> {
-        let next = self.ledger.step(|state, effects| match state.take(ticket.site, effects) {
-            Some(claim) => Ok(claim),
-            None => Err(state.enter(ticket, placeholder(), effects)),
-        });
-        next.map_or_else(|id| Step::Wait(Wait::new(self, id)), Step::Claim)
+        Wait::ask(self, ticket, |_, _| {}).map_or_else(Step::Wait, Step::Claim)
     }
 
     /// Closes a connection that is not fit and asks for another. Both are one
@@ -133,18 +129,13 @@ impl<M: Manager + 'static> Shared<M> {
     fn retire_and_ask<'a>(self: &'a Arc<Self>, mut untested: Untested<'a, M>, ticket: Ticket) -> Step<'a, M> {
         let failed = untested.failed;
         let pooled = untested.pooled.take();
-        let next = self.ledger.step(|state, effects| {
+        let asked = Wait::ask(self, ticket, |state, effects| {
             state.begin_retire(ticket.site, failed, effects);
-            match state.take(ticket.site, effects) {
-                Some(claim) => Ok(claim),
-                None => Err(state.enter(ticket, placeholder(), effects)),
-            }
         });
-        let step = next.map_or_else(|id| Step::Wait(Wait::new(self, id)), Step::Claim);
         if let Some(pooled) = pooled {
             self.start_close(pooled);
         }
-        step
+        asked.map_or_else(Step::Wait, Step::Claim)
     }
 
     async fn wait(
@@ -152,16 +143,8 @@ impl<M: Manager + 'static> Shared<M> {
         ticket: Ticket,
         wait: Wait<'_, Arc<Self>>,
     ) -> Result<Claim<Pooled<M::Type>>, Error<M::Error>> {
-        let Some(limit) = self.settings.wait_timeout else { return Ok(wait.await) };
-        let left = remaining(limit, ticket.since, self.ledger.now());
-        match timeout(left, wait).await {
-            Ok(claim) => Ok(claim),
-            Err(_elapsed) => {
-                self.ledger.step(|state, _| state.wait_timed_out(ticket.site));
-                let waited = self.ledger.now().since(ticket.since);
-                Err(Error::WaitTimeout { database: self.database.clone(), waited })
-            }
-        }
+        let waited = wait.within(self.settings.wait_timeout, ticket).await;
+        waited.map_err(|waited| Error::WaitTimeout { database: self.database.clone(), waited })
     }
 
     fn is_wait_over(&self, ticket: Ticket) -> bool {

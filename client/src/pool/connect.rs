@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::error::Error;
-use crate::ledger::{MayUse, Opened};
+use crate::ledger::{MayUse, Opened, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::connect_span;
 
 use super::guard::Checkout;
-use super::shared::{Pooled, Shared, remaining};
+use super::shared::{Pooled, Shared};
 
 /// The first pause after a refusal; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -3,25 +3,21 @@
 //! nothing of checkouts.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool::managed::Manager;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::ledger::{Shell, State};
 
+use crate::settings::SETTLING_PERIOD;
+
 use super::connect::NoConnection;
 use super::shared::Shared;
-
-/// How often the pool looks after itself. Also how long a fall of what is wanted,
-/// or a rise of what is to spare, goes unreported at most twice over: idle
-/// tokens are to be known to the server well within a second.
-const PERIOD: Duration = Duration::from_millis(250);
 
 /// Runs until the pool is closed, as it is at the latest when its last handle
 /// drops.
 pub(super) async fn maintain<M: Manager + 'static>(shared: Arc<Shared<M>>) {
-    let mut period = interval(PERIOD);
+    let mut period = interval(SETTLING_PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // After a connect failed, the next is tried with the next period, however
     // often the ledger asks.
@@ -56,7 +52,11 @@ impl<M: Manager + 'static> Shared<M> {
 
     /// Opens connections up to the warm minimum. False when one failed.
     async fn warm_up(self: &Arc<Self>) -> bool {
-        while self.ledger.step(State::begin_warm) {
+        loop {
+            let now = self.ledger.now();
+            if !self.ledger.step(|state, effects| state.begin_warm(now, effects)) {
+                return true;
+            }
             match self.warm().await {
                 Ok(()) => {}
                 Err(NoConnection::Lapsed | NoConnection::Closed) => return true,
@@ -67,6 +67,5 @@ impl<M: Manager + 'static> Shared<M> {
                 }
             }
         }
-        true
     }
 }

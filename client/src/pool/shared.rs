@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics};
 use tokio::runtime::Handle;
@@ -100,7 +99,8 @@ impl<M: Manager + 'static> Governed for Reins<M> {
     }
 
     fn allot(&self, tokens: u32, recall: Recall) {
-        let ((), close) = self.0.ledger.change(|state, effects| state.allot(tokens, recall, effects));
+        let now = self.0.ledger.now();
+        let ((), close) = self.0.ledger.change(|state, effects| state.allot(tokens, recall, now, effects));
         self.0.close_all(close);
     }
 
@@ -129,11 +129,6 @@ impl<M: Manager + 'static> Governed for Reins<M> {
     }
 
     fn is_closed(&self) -> bool {
-        self.0.ledger.read(crate::ledger::State::is_closed)
+        self.0.ledger.read(State::is_closed)
     }
-}
-
-/// How long is left of `limit`, from `since` on.
-pub(super) fn remaining(limit: Duration, since: Time, now: Time) -> Duration {
-    limit.saturating_sub(now.since(since))
 }
