@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 pub mod mysql;
 #[cfg(test)]
@@ -39,8 +39,9 @@ pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause between two attempts.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Reports that may wait for the driver.
-pub const REPORT_QUEUE: usize = 16;
+/// Reports that may wait for the driver. No more than one: an announcement that
+/// waits behind others would reach the driver after its query was sent.
+pub const REPORT_QUEUE: usize = 1;
 
 /// What a probe tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,18 +128,10 @@ impl std::error::Error for Error {}
 /// the connection. `name` is for the log.
 pub async fn run(name: &str, database: impl Database, reports: mpsc::Sender<Report>) {
     let mut pauses = Pauses::default();
-    // Every failure is reported, but the log tells of a lasting one only once.
-    let mut logged = None;
     loop {
-        let Outcome::Failed(error) = watch(name, &database, &reports, &mut pauses, &mut logged).await else {
-            return;
-        };
-        if logged.as_ref() == Some(&error) {
-            debug!(database = name, %error, "probe still sees nothing");
-        } else {
-            warn!(database = name, %error, "probe cannot see the database; leasing goes on at the last known cap");
-            logged = Some(error.clone());
-        }
+        let Outcome::Failed(error) = watch(name, &database, &reports, &mut pauses).await else { return };
+        // Whoever takes the report tells people when the state changes; this is each attempt.
+        debug!(database = name, %error, "probe failed");
         if reports.send(Report::Down { error: error.to_string() }).await.is_err() {
             return;
         }
@@ -161,7 +154,6 @@ async fn watch<D: Database>(
     database: &D,
     reports: &mpsc::Sender<Report>,
     pauses: &mut Pauses,
-    logged: &mut Option<Error>,
 ) -> Outcome {
     let connected = tokio::select! {
         connected = database.connect() => connected,
@@ -176,7 +168,7 @@ async fn watch<D: Database>(
         warn!(database = name, warning, "probe sees a part only");
     }
     let outcome = tokio::select! {
-        error = observe(name, &mut session, warning, reports, pauses, logged) => match error {
+        error = observe(&mut session, warning, reports, pauses) => match error {
             Some(error) => Outcome::Failed(error),
             None => Outcome::Closed,
         },
@@ -189,12 +181,10 @@ async fn watch<D: Database>(
 /// Announces and looks, again and again. Ends with an error, or with `None`
 /// when nobody listens.
 async fn observe(
-    name: &str,
     session: &mut impl Session,
     warning: Option<String>,
     reports: &mpsc::Sender<Report>,
     pauses: &mut Pauses,
-    logged: &mut Option<Error>,
 ) -> Option<Error> {
     reports.send(Report::Connected { warning }).await.ok()?;
     let mut observed: u32 = 0;
@@ -210,10 +200,6 @@ async fn observe(
         };
         reports.send(Report::Observed(Observation { sent, counts })).await.ok()?;
         pauses.reset();
-        let recovered = logged.take().is_some();
-        if observed == 0 || recovered {
-            info!(database = name, max_connections = counts.max_connections, "probe sees the database");
-        }
         observed = observed.saturating_add(1);
         let interval = if observed < FIRST_OBSERVATIONS { FIRST_INTERVAL } else { PROBE_INTERVAL };
         sleep_until(started + interval).await;

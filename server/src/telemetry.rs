@@ -85,6 +85,9 @@ impl Telemetry {
         {
             warn!(protocol, "traces are sent over gRPC; the environment asks for another protocol");
         }
+        if let Some(provider) = &provider {
+            opentelemetry::global::set_tracer_provider(provider.clone());
+        }
         Ok(Self { provider })
     }
 
