@@ -85,9 +85,6 @@ impl Telemetry {
         {
             warn!(protocol, "traces are sent over gRPC; the environment asks for another protocol");
         }
-        if let Some(provider) = &provider {
-            opentelemetry::global::set_tracer_provider(provider.clone());
-        }
         Ok(Self { provider })
     }
 
@@ -129,13 +126,15 @@ fn collector() -> Result<Option<SdkTracerProvider>, ExporterBuildError> {
     }
     // The exporter reads the endpoint and the headers from the environment itself.
     let exporter = SpanExporter::builder().with_tonic().with_timeout(EXPORT_TIMEOUT).build()?;
+    Ok(Some(provider(exporter)))
+}
+
+fn provider(exporter: SpanExporter) -> SdkTracerProvider {
     let mut resource = Resource::builder();
     if !NAMES.into_iter().any(|name| set(name).is_some_and(|value| names_service(name, &value))) {
         resource = resource.with_service_name(SERVICE_NAME);
     }
-    Ok(Some(
-        SdkTracerProvider::builder().with_resource(resource.build()).with_batch_exporter(exporter).build(),
-    ))
+    SdkTracerProvider::builder().with_resource(resource.build()).with_batch_exporter(exporter).build()
 }
 
 fn names_service(variable: &str, value: &str) -> bool {
@@ -147,5 +146,40 @@ fn set(name: &str) -> Option<String> {
     match env::var(name) {
         Ok(value) => Some(value).filter(|value| !value.is_empty()),
         Err(VarError::NotPresent | VarError::NotUnicode(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::SystemTime;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// Records a span for a collector at this address and shuts down.
+    async fn shutdown_takes(address: &str) -> Duration {
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(format!("http://{address}"));
+        let exporter = exporter.with_timeout(EXPORT_TIMEOUT).build().unwrap();
+        let telemetry = Telemetry { provider: Some(provider(exporter)) };
+        let admission = Admission { database: "a", node: "n", workload: "w", tokens: 1 };
+        telemetry.traces().admission(SAMPLED, SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH, admission);
+        let start = Instant::now();
+        telemetry.shutdown().await;
+        start.elapsed()
+    }
+
+    #[tokio::test]
+    async fn no_collector_delays_a_shutdown_beyond_its_bound() {
+        // Nobody ever answers here, although connects succeed.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        assert!(shutdown_takes(&address).await <= SHUTDOWN_TIMEOUT + Duration::from_millis(500));
+        // And here there is nobody.
+        drop(silent);
+        assert!(shutdown_takes(&address).await <= Duration::from_secs(2));
     }
 }
