@@ -239,12 +239,14 @@ impl Database {
             let Some(lease) = self.leases.get_mut(&session) else { continue };
             let told = lease.told_tokens();
             let waited = lease.age(now);
-            let Some((stream, allotment)) = self.change(session, Lease::next_allotment).flatten() else {
+            let Some((stream, allotment, rests_on_commit)) =
+                self.change(session, Lease::next_allotment).flatten()
+            else {
                 continue;
             };
             self.uncommitted.insert(session);
             let database = self.id;
-            effects.push(Effect::Allotment { stream, database, allotment });
+            effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
             let tokens = allotment.tokens.abs_diff(told);
             if allotment.tokens > told {
                 self.grants += u64::from(tokens);

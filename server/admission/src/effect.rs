@@ -25,6 +25,9 @@ pub enum Effect {
         database: DatabaseId,
         /// The target.
         allotment: Allotment,
+        /// It rests on the commit of what was emitted before it. One that only
+        /// lowers does not.
+        rests_on_commit: bool,
     },
     /// Answer a keep-alive.
     KeepAlive {
@@ -56,7 +59,8 @@ impl Effect {
     /// emitted before it.
     pub fn needs_commit(&self) -> bool {
         match self {
-            Effect::Welcome { .. } | Effect::Allotment { .. } | Effect::Note(Note::Granted { .. }) => true,
+            Effect::Welcome { .. } | Effect::Note(Note::Granted { .. }) => true,
+            Effect::Allotment { rests_on_commit, .. } => *rests_on_commit,
             Effect::Reply { reply, .. } => reply.needs_commit(),
             Effect::Commit(_) | Effect::KeepAlive { .. } | Effect::Close { .. } | Effect::Note(_) => false,
         }

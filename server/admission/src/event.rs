@@ -99,7 +99,8 @@ pub enum Event {
         /// The session.
         session: SessionId,
     },
-    /// The commit of everything emitted since the last such event succeeded.
+    /// Everything emitted since the last such event is durable, or needed no
+    /// commit, and is sent. Due after each pass of the driver that did not fail.
     Committed,
     /// That commit failed, or may have. The driver has sent none of the effects
     /// that needed it, and keeps the changes to commit them again, in order,

@@ -97,7 +97,7 @@ pub(crate) struct Lease {
     refused: u32,
     /// The database restarted after the node's last report.
     sockets_dead: bool,
-    /// The account at the last commit, if it was changed since.
+    /// The account before the first raise since the last commit.
     before: Option<Box<Before>>,
 }
 
@@ -335,25 +335,26 @@ impl Lease {
 
     /// Lowers the target to `tokens`.
     pub(crate) fn lower(&mut self, tokens: u32, recall: Recall) {
-        self.remember();
         self.tokens = self.tokens.min(tokens);
         self.recall = recall;
     }
 
-    /// The allotment to send, if what was sent is not what is meant.
-    pub(crate) fn next_allotment(&mut self) -> Option<(StreamId, Allotment)> {
+    /// The allotment to send, if what was sent is not what is meant, and whether
+    /// it rests on the commit under way. One that only lowers does not: it can
+    /// be sent while the store fails.
+    pub(crate) fn next_allotment(&mut self) -> Option<(StreamId, Allotment, bool)> {
         let Standing::Attached(stream) = self.standing else { return None };
         if self.told == (self.tokens, self.recall) {
             return None;
         }
-        self.remember();
         self.told = (self.tokens, self.recall);
         self.sequence += 1;
         while self.sent.back().is_some_and(|sent| sent.tokens <= self.tokens) {
             self.sent.pop_back();
         }
         self.sent.push_back(Sent { sequence: self.sequence, tokens: self.tokens });
-        Some((stream, Allotment { sequence: self.sequence, tokens: self.tokens, recall: self.recall }))
+        let allotment = Allotment { sequence: self.sequence, tokens: self.tokens, recall: self.recall };
+        Some((stream, allotment, self.before.is_some()))
     }
 
     /// Target as last sent.
@@ -361,6 +362,7 @@ impl Lease {
         self.told.0
     }
 
+    /// Remembers the account as it is, once a commit.
     fn remember(&mut self) {
         if self.before.is_none() {
             self.before = Some(Box::new(Before {

@@ -219,6 +219,15 @@ fn returns_are_accepted_while_the_store_fails() {
 
 /// Rule 13.
 #[test]
+fn recalls_are_sent_while_the_store_fails() {
+    let mut world = World::new(settings(10));
+    run(&mut world, "hello a\nwait a 10\nstore fails");
+    world.apply(Event::Configure { database: DB, settings: settings(4) });
+    run(&mut world, "return a 10\nexpect a=4 held=4 free=0");
+}
+
+/// Rule 13.
+#[test]
 fn a_restart_counts_ceilings() {
     let script =
         "hello a\nhello b\nwait a 6\nwait b 2\nrestart\nexpect a=6 b=2 held=8 free=2\nhello a\nhello b";
