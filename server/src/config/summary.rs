@@ -43,7 +43,7 @@ fn describe(database: &DatabaseConfig) -> String {
     let loss = match database.on_loss {
         LossPolicy::Keep => format!("nodes keep their connections when the server is silent for {ttl}"),
         LossPolicy::Fence => format!(
-            "nodes close their connections when the server is silent for {ttl}, within {}",
+            "nodes close their connections when the server is silent for {ttl}, and have {} for it",
             spell(database.fence_grace)
         ),
     };

@@ -43,10 +43,41 @@ fn the_defaults_need_no_file() {
     let config = load(None).unwrap();
     insta::assert_snapshot!(config.summary(), @"
     gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
-    database default: a fixed cap of 100; fair admission within 100ms; nodes close their connections when the server is silent for 30s, within 30s
+    database default: a fixed cap of 100; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it
     ");
     // Leaving out [server] is the same as writing what the defaults write.
     assert_eq!(config.server, read("[databases.a]\ncap = 1").unwrap().server);
+}
+
+const EXAMPLE: &str = include_str!("../../leasehold.example.toml");
+
+#[test]
+fn the_example_is_right() {
+    let config = read(EXAMPLE).unwrap();
+    insta::assert_snapshot!(config.summary(), @"
+    gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
+    database orders: what 127.0.0.1:3306 admits less 10; the fleet's accounts are app; fair admission within 100ms; nodes keep their connections when the server is silent for 10s
+    database reports: a fixed cap of 50; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it
+    ");
+    // What it shows as a default is the default.
+    let written_out: String = EXAMPLE.lines().map(|line| uncomment(line) + "\n").collect();
+    let expected = {
+        let mut config = config;
+        // The one setting that has none.
+        let Source::Watched(orders) = &mut config.databases[0].source else { panic!("not watched") };
+        orders.cap = Some(200);
+        config
+    };
+    assert_eq!(read(&written_out).unwrap(), expected);
+}
+
+/// A setting that is commented out, put in force; other lines as they are.
+fn uncomment(line: &str) -> String {
+    let setting = line.strip_prefix("# ").filter(|rest| {
+        let key = rest.split(" = ").next().unwrap_or_default();
+        rest.contains(" = ") && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    });
+    setting.unwrap_or(line).to_owned()
 }
 
 #[test]
@@ -77,8 +108,8 @@ fn every_setting_is_read() {
     .unwrap();
     insta::assert_snapshot!(config.summary(), @"
     gRPC on [::1]:17420, HTTP on 0.0.0.0:17421, records in /var/lib/leasehold
-    database a.b-c_9: a fixed cap of 1000; strict order; nodes close their connections when the server is silent for 30s, within 30s
-    database orders: what db:3306 admits less 12, at most 200; the fleet's accounts are app, worker; unfair admission; nodes close their connections when the server is silent for 20s, within 1m
+    database a.b-c_9: a fixed cap of 1000; strict order; nodes close their connections when the server is silent for 30s, and have 30s for it
+    database orders: what db:3306 admits less 12, at most 200; the fleet's accounts are app, worker; unfair admission; nodes close their connections when the server is silent for 20s, and have 1m for it
     ");
     assert_eq!(config.databases[1].quantum, Duration::from_millis(50));
 }
