@@ -291,8 +291,6 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn whatever_happens_the_promises_hold(moves in prop::collection::vec(any_move(), 1..250)) {
         let mut model = Model::new();
