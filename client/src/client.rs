@@ -5,6 +5,7 @@ mod builder;
 mod error;
 mod pool;
 mod status;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ pub use self::builder::{ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_SHUTDOWN
 pub use self::error::{Attempt, ConnectError, ReadyError, RegisterError, ShutdownError};
 pub use self::pool::{ClientPoolBuilder, PoolError};
 pub use self::status::Status;
+pub use self::tokens::ClientTokensBuilder;
 
 use crate::clock::Clock;
 use crate::connection::Mailbox;

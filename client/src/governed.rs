@@ -76,19 +76,15 @@ pub trait Governed: Send + Sync {
     /// opened, even while `lapse` is still to come: the session's task may be
     /// late, or the machine have slept. Checked again after each connect.
     /// It mostly moves forward; a server with a shorter TTL moves it back.
-    fn prolong(&self, deadline: Time) {
-        let _ = deadline;
-    }
+    fn prolong(&self, deadline: Time);
 
     /// Gives nothing out any more: what is unused closes now, the rest as it
     /// comes back, and every close takes its token along. The levels tell when
     /// that is done.
-    fn close(&self) {}
+    fn close(&self);
 
     /// Whether it was closed, by this order or by its users.
-    fn is_closed(&self) -> bool {
-        false
-    }
+    fn is_closed(&self) -> bool;
 }
 
 /// Wakes the session when levels changed that are worth a report.

@@ -194,6 +194,25 @@ async fn a_database_that_the_server_does_not_know_is_a_clear_error() {
 }
 
 #[tokio::test]
+async fn tokens_without_connections_are_leased_like_a_pool() {
+    let mut server = ScriptedServer::start().await;
+    let (client, _first) = attached(&mut server).await;
+    let tokens = client.tokens("orders").max_size(3).build().unwrap();
+    let (mut stream, _) = server.accept_and_welcome(1).await;
+    let waiting = tokio::spawn({
+        let tokens = tokens.clone();
+        async move { tokens.acquire().await }
+    });
+    stream.demand(|demand| demand.waiting == 1 && demand.wanted == 1).await;
+    stream.allot("orders", 2, 1).await;
+    let token = soon("token", waiting).await.unwrap().unwrap();
+    stream.demand(|demand| demand.acknowledged == 2 && demand.in_use == 1).await;
+    drop(token);
+    drop(tokens);
+    stream.demand(|demand| demand.holding == 0).await;
+}
+
+#[tokio::test]
 async fn one_database_has_one_pool_until_it_is_closed() {
     let mut server = ScriptedServer::start().await;
     let (client, pool, _stream) = with_a_connection(&mut server).await;
