@@ -22,11 +22,15 @@ mod tests;
 /// reported by then is what the observation is compared with, so this must
 /// cover a report's way to the driver.
 pub const REPORT_LEAD: Duration = Duration::from_millis(200);
+/// Shortest time from an answer to the next announcement. Reports that belong to
+/// the answer may still be on their way; the core judges it after this long, or
+/// sooner, and then less surely, if the next observation begins.
+pub const REPORT_LAG: Duration = Duration::from_millis(300);
 /// Time from one announcement to the next.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The same right after a connect: nothing is granted before the first
 /// observations are judged, so a start must not wait for whole intervals.
-pub const FIRST_INTERVAL: Duration = Duration::from_millis(300);
+pub const FIRST_INTERVAL: Duration = Duration::from_millis(500);
 /// How many observations after a connect follow each other at [`FIRST_INTERVAL`].
 pub const FIRST_OBSERVATIONS: u32 = 3;
 /// Longest connect, login and lock included.
@@ -199,10 +203,11 @@ async fn observe(
             Err(error) => return Some(error),
         };
         reports.send(Report::Observed(Observation { sent, counts })).await.ok()?;
+        let answered = Instant::now();
         pauses.reset();
         observed = observed.saturating_add(1);
         let interval = if observed < FIRST_OBSERVATIONS { FIRST_INTERVAL } else { PROBE_INTERVAL };
-        sleep_until(started + interval).await;
+        sleep_until((started + interval).max(answered + REPORT_LAG)).await;
     }
 }
 

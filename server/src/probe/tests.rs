@@ -113,14 +113,14 @@ async fn every_observation_is_announced_and_the_first_come_quickly() {
         "0 connected
          0 starts
          200 saw 1
-         300 starts
-         500 saw 2
-         600 starts
-         800 saw 3
-         1600 starts
-         1800 saw 4
-         2600 starts
-         2800 saw 5",
+         500 starts
+         700 saw 2
+         1000 starts
+         1200 saw 3
+         2000 starts
+         2200 saw 4
+         3000 starts
+         3200 saw 5",
     )
     .await;
 }
@@ -137,8 +137,8 @@ async fn a_database_that_goes_away_is_connected_anew() {
         "0 connected
          0 starts
          200 saw 1
-         300 starts
-         500 down: gone
+         500 starts
+         700 down: gone
          ~ connected
          ~ starts
          ~ saw 2",
