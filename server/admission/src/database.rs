@@ -50,6 +50,8 @@ pub(crate) struct Database {
     pub(crate) unsettled: bool,
     /// When to decide again although nothing happens.
     pub(crate) wake_at: Option<Time>,
+    /// When busy tokens were last looked at.
+    pub(crate) looked_at: Option<Time>,
     pub(crate) grants: u64,
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
@@ -107,6 +109,7 @@ impl Database {
             cap_written: last_cap,
             unsettled: false,
             wake_at: None,
+            looked_at: None,
             grants: 0,
             recalls: 0,
             expired: 0,

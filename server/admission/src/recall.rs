@@ -16,8 +16,10 @@ const GRACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// Under unfair admission the grace is void for a waiter older than this.
 const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How soon to look again while somebody waits for a busy token.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Busy tokens are looked at this often at most: the look compares everybody
+/// with everybody's share, and nodes report the ages of their waiters much more
+/// often.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A session that waits for tokens it will not get without a recall.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,13 @@ impl Database {
         if room > 0 && !self.calls.waiting.values().any(|call| call.tokens > room) {
             return;
         }
+        if let Some(next) = self.looked_at.map(|at| at + LOOK_AGAIN)
+            && self.spare.is_empty()
+            && now < next
+        {
+            self.wake(next);
+            return;
+        }
         let receivers = self.receivers(now, room);
         let missing: u32 = receivers.iter().map(|receiver| receiver.missing).sum();
         let coming: u32 =
@@ -54,6 +63,7 @@ impl Database {
         let oldest = receivers.first().map_or(Duration::ZERO, |receiver| receiver.age);
         let missing = self.recall_idle(missing, oldest, now);
         if let (Some(quantum), true) = (self.quantum(), missing > 0) {
+            self.looked_at = Some(now);
             self.recall_busy(&receivers, missing, quantum, now);
             self.wake(now + (quantum / 4).max(LOOK_AGAIN));
         }

@@ -61,7 +61,7 @@ fn unfair_leaves_busy_tokens_where_they_are() {
 
 #[test]
 fn fair_serves_a_node_that_has_nothing() {
-    let script = "hello a\nhello b\nwait a 30\nwait b 5\npass 1ms\nreturn a 5";
+    let script = "hello a\nhello b\nwait a 30\nwait b 5\npass 3ms\nreturn a 5";
     check(settings(10), script, "a=9 b=1 held=10 free=0");
 }
 
