@@ -13,6 +13,8 @@ mod from_proto;
 pub mod governed;
 pub mod hooks;
 pub mod ledger;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod pool;
 pub mod session;
 pub mod settings;

@@ -43,7 +43,7 @@ fn rule_1_nothing_of_an_old_stream_is_applied_after_the_next_hello() {
     let new = node.stream();
     node.apply(Event::Connected(new));
     node.apply(Event::Received(old, allotment("a", 3, 7)));
-    assert_eq!(node.pool("a").allotted(), []);
+    assert_eq!(node.pool("a").allotted(), [0_u32; 0]);
     assert_eq!(node.status().endpoint, None);
 }
 
@@ -100,7 +100,7 @@ fn rule_4_past_the_deadline_an_allotment_is_only_acknowledged() {
     node.allot("a", 2, 5);
     let demands = node.demands();
     assert_eq!((demands[0].acknowledged, demands[0].levels.holding), (Sequence(2), 0));
-    assert_eq!(node.pool("a").allotted(), []);
+    assert_eq!(node.pool("a").allotted(), [0_u32; 0]);
 }
 
 #[test]
