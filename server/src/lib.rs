@@ -3,13 +3,17 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`cli`] | the command line, and how errors are told |
+//! | [`clock`] | the only place that asks what time it is |
 //! | [`config`] | the settings, checked |
+//! | [`driver`] | the loop that owns the core and the store |
 //! | [`http`] | pages for health checks and scrapers |
 //! | [`probe`] | asks a database for its limit and its connections |
 //! | [`telemetry`] | log and traces |
 
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod driver;
 pub mod http;
 pub mod probe;
 pub mod telemetry;

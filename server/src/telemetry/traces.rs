@@ -33,7 +33,7 @@ pub struct Admission<'a> {
     pub node: &'a str,
     /// Workload of the node.
     pub workload: &'a str,
-    /// The session's allotment after the grant, in tokens.
+    /// Tokens granted.
     pub tokens: u32,
 }
 

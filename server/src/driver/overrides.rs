@@ -1,0 +1,270 @@
+//! The settings of a database: the configuration, with what operators have set
+//! on top. Knows nothing of the core, of clocks or of the store.
+
+use std::{fmt, mem::discriminant, sync::Arc, time::Duration};
+
+use leasehold_admission::{
+    Admission, DatabaseSettings, LossPolicy,
+    durable::{Operator, Override, OverrideValue},
+};
+
+use crate::config::{self, DatabaseConfig, Source};
+
+/// Settings that can be overridden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Upper bound of the cap.
+    Cap,
+    /// Connections kept back.
+    Reserve,
+    /// Who gets a token next.
+    Admission,
+    /// The quantum.
+    Quantum,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Setting::Cap => "cap",
+            Setting::Reserve => "reserve",
+            Setting::Admission => "admission",
+            Setting::Quantum => "quantum",
+        })
+    }
+}
+
+/// What an operator wants overridden. The values are within their bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverrideRequest {
+    /// First clears these.
+    pub clear: Vec<Setting>,
+    /// Upper bound of the cap.
+    pub cap: Option<u32>,
+    /// Connections kept back.
+    pub reserve: Option<u32>,
+    /// Who gets a token next.
+    pub admission: Option<config::Admission>,
+    /// The quantum; zero is strict order.
+    pub quantum: Option<Duration>,
+    /// How long it lasts. None: until it is cleared.
+    pub duration: Option<Duration>,
+}
+
+/// An override in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverrideStatus {
+    /// Setting and value.
+    pub value: OverrideValue,
+    /// Time until it ends.
+    pub remaining: Option<Duration>,
+}
+
+/// One database: what the configuration says, and what operators say.
+#[derive(Clone, Debug)]
+pub(super) struct Layers {
+    configured: DatabaseConfig,
+    operator: Operator,
+}
+
+/// A database whose cap is static has no connections of others to keep back
+/// some from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoReserve;
+
+impl Layers {
+    /// What a store has kept may be from another configuration: a reserve for
+    /// a database that has none any more does no harm, the core ignores it.
+    pub(super) fn new(configured: DatabaseConfig, operator: Operator) -> Layers {
+        Layers { configured, operator }
+    }
+
+    /// What is to be made durable.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    pub(super) fn set_draining(&mut self, draining: bool) {
+        self.operator.draining = draining;
+    }
+
+    /// Clears and sets overrides.
+    pub(super) fn set(&mut self, request: &OverrideRequest, now_unix_ms: u64) -> Result<(), NoReserve> {
+        if request.reserve.is_some() && self.configured.watched().is_none() {
+            return Err(NoReserve);
+        }
+        self.operator.overrides.retain(|kept| !request.clear.contains(&setting(&kept.value)));
+        let until_unix_ms = request.duration.map(|duration| now_unix_ms.saturating_add(millis(duration)));
+        let values = [
+            request.cap.map(OverrideValue::Cap),
+            request.reserve.map(OverrideValue::Reserve),
+            request.admission.map(|admission| OverrideValue::Admission(admission.to_string())),
+            request.quantum.map(|quantum| OverrideValue::QuantumMs(millis(quantum))),
+        ];
+        for value in values.into_iter().flatten() {
+            self.operator.overrides.retain(|kept| discriminant(&kept.value) != discriminant(&value));
+            self.operator.overrides.push(Override { value, until_unix_ms });
+        }
+        Ok(())
+    }
+
+    /// Ends overrides whose time has come. True if there were any.
+    pub(super) fn expire(&mut self, now_unix_ms: u64) -> bool {
+        let before = self.operator.overrides.len();
+        self.operator.overrides.retain(|kept| kept.until_unix_ms.is_none_or(|until| until > now_unix_ms));
+        self.operator.overrides.len() != before
+    }
+
+    /// When the next override ends.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.operator.overrides.iter().filter_map(|kept| kept.until_unix_ms).min()
+    }
+
+    pub(super) fn overrides(&self, now_unix_ms: u64) -> Vec<OverrideStatus> {
+        let status = |kept: &Override| OverrideStatus {
+            value: kept.value.clone(),
+            remaining: kept
+                .until_unix_ms
+                .map(|until| Duration::from_millis(until.saturating_sub(now_unix_ms))),
+        };
+        self.operator.overrides.iter().map(status).collect()
+    }
+
+    /// What the core goes by.
+    pub(super) fn settings(&self) -> DatabaseSettings {
+        let mut cap = self.configured.cap_limit();
+        let mut reserve = match &self.configured.source {
+            Source::Static { .. } => 0,
+            Source::Watched(watched) => watched.reserve,
+        };
+        let mut admission = self.configured.admission;
+        let mut quantum = self.configured.quantum;
+        for kept in &self.operator.overrides {
+            match &kept.value {
+                OverrideValue::Cap(value) => cap = Some(*value),
+                OverrideValue::Reserve(value) => reserve = *value,
+                // A name that this version does not know changes nothing.
+                OverrideValue::Admission(name) => admission = admission_named(name).unwrap_or(admission),
+                OverrideValue::QuantumMs(value) => quantum = Duration::from_millis(*value),
+            }
+        }
+        DatabaseSettings {
+            name: Arc::from(self.configured.name.as_str()),
+            watched: self.configured.watched().is_some(),
+            cap,
+            reserve,
+            admission: match admission {
+                config::Admission::Fair => Admission::Fair { quantum },
+                config::Admission::Strict => Admission::Fair { quantum: Duration::ZERO },
+                config::Admission::Unfair => Admission::Unfair,
+            },
+            ttl: self.configured.ttl,
+            on_loss: match self.configured.on_loss {
+                config::LossPolicy::Keep => LossPolicy::Keep,
+                config::LossPolicy::Fence => LossPolicy::Fence,
+            },
+            fence_grace: self.configured.fence_grace,
+            draining: self.operator.draining,
+        }
+    }
+}
+
+/// The admission of this name, as in the configuration.
+pub fn admission_named(name: &str) -> Option<config::Admission> {
+    [config::Admission::Fair, config::Admission::Strict, config::Admission::Unfair]
+        .into_iter()
+        .find(|admission| admission.to_string() == name)
+}
+
+fn setting(value: &OverrideValue) -> Setting {
+    match value {
+        OverrideValue::Cap(_) => Setting::Cap,
+        OverrideValue::Reserve(_) => Setting::Reserve,
+        OverrideValue::Admission(_) => Setting::Admission,
+        OverrideValue::QuantumMs(_) => Setting::Quantum,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DatabaseName;
+
+    fn layers() -> Layers {
+        let configured = DatabaseConfig {
+            name: DatabaseName::new("orders").expect("the name has the right form"),
+            source: Source::Static { cap: 100 },
+            admission: config::Admission::Fair,
+            quantum: Duration::from_millis(100),
+            ttl: Duration::from_secs(10),
+            on_loss: config::LossPolicy::Fence,
+            fence_grace: Duration::from_secs(30),
+        };
+        Layers::new(configured, Operator::default())
+    }
+
+    #[test]
+    fn overrides_lie_on_top_of_the_configuration() {
+        let mut layers = layers();
+        let request = OverrideRequest {
+            cap: Some(7),
+            admission: Some(config::Admission::Unfair),
+            quantum: Some(Duration::from_millis(20)),
+            ..OverrideRequest::default()
+        };
+        layers.set(&request, 0).expect("the request is taken");
+        assert_eq!(layers.settings().cap, Some(7));
+        assert_eq!(layers.settings().admission, Admission::Unfair);
+
+        // The quantum was kept for the time when admission is fair again.
+        let fair = OverrideRequest { admission: Some(config::Admission::Fair), ..OverrideRequest::default() };
+        layers.set(&fair, 0).expect("the request is taken");
+        assert_eq!(layers.settings().admission, Admission::Fair { quantum: Duration::from_millis(20) });
+        assert_eq!(layers.operator().overrides.len(), 3);
+
+        let clear = [Setting::Cap, Setting::Admission, Setting::Quantum].to_vec();
+        layers
+            .set(&OverrideRequest { clear, ..OverrideRequest::default() }, 0)
+            .expect("the request is taken");
+        assert_eq!(layers.settings(), self::layers().settings());
+    }
+
+    #[test]
+    fn clearing_comes_before_setting() {
+        let mut layers = layers();
+        let request =
+            OverrideRequest { clear: vec![Setting::Cap], cap: Some(7), ..OverrideRequest::default() };
+        layers.set(&request, 0).expect("the request is taken");
+        assert_eq!(layers.settings().cap, Some(7));
+    }
+
+    #[test]
+    fn an_override_ends_at_its_time() {
+        let mut layers = layers();
+        let duration = Some(Duration::from_secs(60));
+        let short = OverrideRequest { cap: Some(7), duration, ..OverrideRequest::default() };
+        let lasting = OverrideRequest { quantum: Some(Duration::ZERO), ..OverrideRequest::default() };
+        layers.set(&short, 1_000).expect("the request is taken");
+        layers.set(&lasting, 1_000).expect("the request is taken");
+        assert_eq!(layers.next_expiry(), Some(61_000));
+        assert_eq!(layers.overrides(41_000)[0].remaining, Some(Duration::from_secs(20)));
+
+        assert!(!layers.expire(60_999));
+        assert!(layers.expire(61_000));
+        assert_eq!(layers.settings().cap, Some(100));
+        assert_eq!(layers.settings().admission, Admission::Fair { quantum: Duration::ZERO });
+        assert_eq!(layers.next_expiry(), None);
+    }
+
+    #[test]
+    fn a_static_cap_has_no_reserve() {
+        let request = OverrideRequest { cap: Some(1), reserve: Some(5), ..OverrideRequest::default() };
+        let mut layers = layers();
+        assert_eq!(layers.set(&request, 0), Err(NoReserve));
+        assert_eq!(layers.operator(), &Operator::default());
+    }
+}
