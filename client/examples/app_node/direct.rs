@@ -27,7 +27,7 @@ impl Direct {
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, crate::Error> {
         let timeouts =
             Timeouts { wait: Some(arguments.wait_timeout), create: Some(CREATE_TIMEOUT), recycle: None };
-        let options = Opts::from_url(&arguments.mysql)?;
+        let options = Opts::from_url(&arguments.mysql).map_err(leasehold_client::mysql::Error::Url)?;
         let pool = Pool::builder(Plain { options })
             .max_size(arguments.pool_max.get() as usize)
             .timeouts(timeouts)

@@ -34,13 +34,14 @@ pub(crate) struct Governed {
 impl Governed {
     /// Connects to the server and builds the pool.
     pub(crate) async fn new(arguments: &Arguments) -> Result<Self, crate::Error> {
+        let manager = Manager::from_url(&arguments.mysql)?;
         let mut client = Client::builder().endpoints(arguments.servers.clone()).node(&arguments.node);
         if let Some(workload) = &arguments.workload {
             client = client.workload(workload);
         }
         let client = client.connect().await?;
         let pool = client
-            .pool(&arguments.database, Manager::from_url(&arguments.mysql)?)
+            .pool(&arguments.database, manager)
             .hooks(Hooks)
             .max_size(arguments.pool_max.get())
             .wait_timeout(Some(arguments.wait_timeout))
