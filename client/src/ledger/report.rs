@@ -5,13 +5,13 @@
 //! report when the server would decide otherwise if it knew:
 //!
 //! * the holding, opens and closes changed: always;
-//! * more is wanted than was last reported;
+//! * more is wanted than was lately;
 //! * somebody waits, and the report said nobody does;
-//! * less is to spare than was ever reported for this holding, since then an
-//!   idle recall would come back empty.
+//! * less is to spare than was lately, of the same holding: an idle recall would
+//!   come back empty.
 //!
-//! That leaves what falls unseen: a burst that is over, connections that stay
-//! idle. [`State::settle`], called a few times a second, reports what lasted for
+//! That leaves much unseen: a burst that is over, connections that stay idle, a
+//! need that came back. [`State::settle`], called a few times a second, reports what lasted for
 //! the whole time since its last call, and so never reports an oscillation.
 //!
 //! The age of the oldest waiter is never worth a report of its own here. While
@@ -33,12 +33,17 @@ pub(super) struct Reports {
     opening: u32,
     closing: u32,
     waiting: u32,
-    /// The most that was reported as wanted, since it last settled.
     wanted: u32,
-    /// The least that was reported to spare for this holding, or what settled.
     spare: u32,
-    /// The most that was wanted since the last call of `settle`.
+    /// More than this is worth a report: the most that was wanted since it
+    /// last settled.
+    wanted_mark: u32,
+    /// Less than this is worth a report: the least that was to spare for this
+    /// holding since it last settled.
+    spare_mark: u32,
+    /// The most and the least that was wanted since the last call of `settle`.
     wanted_peak: u32,
+    wanted_floor: u32,
     /// The least that was to spare since then.
     spare_floor: u32,
 }
@@ -47,6 +52,7 @@ impl Reports {
     /// Sees the levels after a change.
     pub(super) fn observe(&mut self, wanted: u32, spare: u32) {
         self.wanted_peak = self.wanted_peak.max(wanted);
+        self.wanted_floor = self.wanted_floor.min(wanted);
         self.spare_floor = self.spare_floor.min(spare);
     }
 }
@@ -79,10 +85,17 @@ impl<T, W> State<T, W> {
         let levels = self.levels(now);
         let spare = self.spare();
         let reports = &mut self.reports;
-        // A low mark that rose with every report would make a pool that swings
-        // between reports send at each swing.
-        reports.spare = if reports.holding == levels.holding { reports.spare.min(spare) } else { spare };
-        reports.wanted = reports.wanted.max(levels.wanted);
+        if reports.holding != levels.holding {
+            reports.spare_mark = spare;
+            reports.spare_floor = spare;
+        }
+        // The marks take in what was seen since the last report, not only what
+        // is true now: else a pool that is read at one end of its swing would
+        // ask for a report at the other, every time.
+        reports.spare_mark = reports.spare_mark.min(reports.spare_floor);
+        reports.wanted_mark = reports.wanted_mark.max(reports.wanted_peak);
+        reports.wanted = levels.wanted;
+        reports.spare = spare;
         reports.holding = levels.holding;
         reports.opening = levels.opening;
         reports.closing = levels.closing;
@@ -96,10 +109,13 @@ impl<T, W> State<T, W> {
     pub fn settle(&mut self, effects: &mut Effects<T, W>) {
         let (wanted, spare) = (self.wanted(), self.spare());
         let reports = &mut self.reports;
-        let settled = reports.wanted_peak < reports.wanted || reports.spare_floor > reports.spare;
-        reports.wanted = reports.wanted.min(reports.wanted_peak);
-        reports.spare = reports.spare.max(reports.spare_floor);
+        let settled = reports.wanted_peak < reports.wanted
+            || reports.wanted_floor > reports.wanted
+            || reports.spare_floor > reports.spare;
+        reports.wanted_mark = reports.wanted_mark.min(reports.wanted_peak);
+        reports.spare_mark = reports.spare_mark.max(reports.spare_floor);
         reports.wanted_peak = wanted;
+        reports.wanted_floor = wanted;
         reports.spare_floor = spare;
         if settled && !reports.pending {
             reports.pending = true;
@@ -132,9 +148,9 @@ impl<T, W> State<T, W> {
         reports.pending = self.tokens != reports.holding
             || self.opening != reports.opening
             || self.closing != reports.closing
-            || wanted > reports.wanted
+            || wanted > reports.wanted_mark
             || (waiting > 0 && reports.waiting == 0)
-            || spare < reports.spare;
+            || spare < reports.spare_mark;
         reports.pending
     }
 }
