@@ -75,7 +75,8 @@ async fn run<S: Source>(source: S, arguments: &Arguments) -> Result<Report, Erro
     load::run(&source, load, &record, stop).await;
     let duration = started.elapsed();
     source.close().await;
-    Ok(record.report(arguments.node.clone(), duration))
+    let peak_open = source.peak_open(record.peak_open());
+    Ok(record.report(arguments.node.clone(), peak_open, duration))
 }
 
 /// Ends after `time`, or when the process is asked to.

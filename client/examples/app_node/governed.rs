@@ -65,8 +65,12 @@ impl Source for Governed {
     }
 
     fn open(&self) -> usize {
-        let levels = self.pool.status();
-        (levels.established + levels.opening + levels.closing) as usize
+        self.pool.status().established as usize
+    }
+
+    fn peak_open(&self, _seen: usize) -> usize {
+        // The pool itself counts at every open.
+        self.pool.statistics().peak_open as usize
     }
 
     async fn close(&self) {

@@ -28,6 +28,12 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// How many connections are open.
     fn open(&self) -> usize;
 
+    /// Most connections that were open at once; `seen` is the most that a
+    /// checkout saw.
+    fn peak_open(&self, seen: usize) -> usize {
+        seen
+    }
+
     /// Closes everything and gives everything back.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }

@@ -64,13 +64,18 @@ impl Record {
         self.with(|seen| *seen.errors.entry(name).or_default() += 1);
     }
 
+    /// Most connections that were open at a checkout.
+    pub(crate) fn peak_open(&self) -> usize {
+        self.with(|seen| seen.peak_open)
+    }
+
     /// The line at the end.
-    pub(crate) fn report(&self, node: String, duration: Duration) -> Report {
+    pub(crate) fn report(&self, node: String, peak_open: usize, duration: Duration) -> Report {
         self.with(|seen| Report {
             node,
             checkouts: seen.checkouts,
             errors: seen.errors.clone(),
-            peak_open: seen.peak_open,
+            peak_open,
             wait_ms: seen.wait.percentiles(),
             hold_ms: seen.hold.percentiles(),
             duration_s: duration.as_secs_f64(),
