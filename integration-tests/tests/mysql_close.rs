@@ -106,6 +106,20 @@ async fn a_close_is_a_proper_goodbye() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_came_back_open_holds_no_lock_while_its_connection_idles() {
+    let database = MariaDb::start(20).await;
+    database.observer().command("CREATE TABLE test.t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
+    database.observer().command("INSERT INTO test.t VALUES (1)").await;
+    let pool = pool(&database, 1);
+    let mut careless = pool.get().await.expect("a connection");
+    careless.query_drop("BEGIN").await.expect("begin");
+    careless.query_drop("UPDATE test.t SET id = 2").await.expect("a lock");
+    drop(careless);
+    eventually(BOUND, "the connection to idle", async || pool.status().idle == 1).await;
+    database.observer().command("SET STATEMENT innodb_lock_wait_timeout = 1 FOR DELETE FROM test.t").await;
+}
+
+#[tokio::test]
 async fn a_slot_can_be_used_as_soon_as_its_token_is_free() {
     let database = MariaDb::start(10).await;
     let _others = database.open("other", 9).await;

@@ -102,6 +102,19 @@ async fn unread_rows_are_read_away_before_it_idles() {
 }
 
 #[tokio::test]
+async fn an_error_that_nobody_read_does_not_stop_the_reset() {
+    let database = MariaDb::start(20).await;
+    let mut connection = connect(&database).await;
+    drop(connection.query_iter("DO 1; SELECT nonsense").await.expect("the first of two"));
+    let told = connection.query_iter("DO 1; SELECT nonsense").await.map(drop);
+    assert!(told.is_err(), "the driver tells it at the next command");
+    drop(connection.query_iter("DO 1; SELECT nonsense").await.expect("the first of two"));
+    assert_eq!(Hooks.on_return(&mut connection), OnReturn::Reset);
+    assert!(Hooks.reset(&mut connection).await);
+    assert_eq!(connection.condition(), Condition::Clean);
+}
+
+#[tokio::test]
 async fn a_cancelled_query_never_answers_the_next_one() {
     let database = MariaDb::start(20).await;
 

@@ -1,11 +1,12 @@
 //! The manager: opens, recycles and closes connections as a pool asks. Knows
 //! nothing of tokens.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Once, time::Duration};
 
 use deadpool::managed::{self, Metrics, RecycleResult};
 use mysql_async::{ChangeUserOpts, Conn, Opts, OptsBuilder, prelude::Queryable as _};
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::{
     connection::{Condition, Connection},
@@ -33,6 +34,8 @@ pub struct Manager {
     options: Opts,
     recycle: Recycle,
     connect_timeout: Duration,
+    /// Done when the log has said that sockets cannot be looked at.
+    blind: Once,
 }
 
 impl Manager {
@@ -46,6 +49,7 @@ impl Manager {
             options: OptsBuilder::from_opts(options.into()).prefer_socket(false).into(),
             recycle: Recycle::default(),
             connect_timeout: CONNECT_TIMEOUT,
+            blind: Once::new(),
         }
     }
 
@@ -74,6 +78,19 @@ impl Manager {
         self
     }
 
+    /// Says it once, for it weakens what a fence can do.
+    fn tell_of_blindness(&self, connection: &Connection) {
+        if connection.socket().is_none() {
+            self.blind.call_once(|| {
+                let address = self.address();
+                warn!(
+                    address,
+                    "this system does not let connections be watched or severed, see docs/client.md"
+                );
+            });
+        }
+    }
+
     fn address(&self) -> String {
         format!("{}:{}", self.options.ip_or_hostname(), self.options.tcp_port())
     }
@@ -81,7 +98,13 @@ impl Manager {
 
 /// Ends whatever the user before left open.
 pub(super) async fn reset(connection: &mut Conn) -> mysql_async::Result<()> {
-    if !connection.reset().await? {
+    let supported = match connection.reset().await {
+        // The last of several statements had failed, and nobody had read that:
+        // the driver tells it now, and has sent nothing yet.
+        Err(mysql_async::Error::Server(_)) => connection.reset().await?,
+        outcome => outcome?,
+    };
+    if !supported {
         // Servers before MySQL 5.7.3 and MariaDB 10.2.4.
         connection.change_user(ChangeUserOpts::default()).await?;
     }
@@ -95,7 +118,10 @@ impl managed::Manager for Manager {
     async fn create(&self) -> Result<Connection, Error> {
         let connect = async { Connection::open(Conn::new(self.options.clone()).await?).await };
         match timeout(self.connect_timeout, connect).await {
-            Ok(Ok(connection)) => Ok(connection),
+            Ok(Ok(connection)) => {
+                self.tell_of_blindness(&connection);
+                Ok(connection)
+            }
             Ok(Err(source)) => Err(Error::Connect { address: self.address(), source }),
             Err(_elapsed) => Err(Error::Handshake { address: self.address(), limit: self.connect_timeout }),
         }
