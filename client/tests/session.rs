@@ -3,6 +3,7 @@
 mod scripted_server;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use leasehold_proto::v1;
 use leasehold_proto::v1::node_message::Kind as FromNode;
 use leasehold_proto::v1::server_message::Kind as ToNode;
 use scripted_server::{ScriptedServer, ServerStream, soon, welcome};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 /// Makes "connections" that are numbers.
 #[derive(Debug, Default)]
@@ -97,8 +98,8 @@ async fn a_server_that_comes_back_finds_what_is_held() {
 #[tokio::test]
 async fn endpoints_that_do_not_answer_are_passed_over() {
     let mut server = ScriptedServer::start().await;
-    let closed = unused_address().await;
-    let endpoints = [closed, server.address.to_string()];
+    let (_socket, refusing) = refusing_address();
+    let endpoints = [refusing, server.address.to_string()];
     let connect = async { tokio::join!(Client::connect(endpoints), server.accept_and_welcome(1)) };
     let (client, _stream) = soon("client", connect).await;
     assert_eq!(client.unwrap().status().endpoint, Some(format!("http://{}", server.address)));
@@ -106,7 +107,7 @@ async fn endpoints_that_do_not_answer_are_passed_over() {
 
 #[tokio::test]
 async fn a_connect_without_any_server_says_what_was_tried() {
-    let (first, second) = (unused_address().await, unused_address().await);
+    let ((_one, first), (_other, second)) = (refusing_address(), refusing_address());
     let builder = Client::builder().endpoints([&first, &second]).connect_timeout(Duration::from_millis(500));
     let error = soon("refusal", builder.connect()).await.unwrap_err();
     let ConnectError::Unreachable { attempts, .. } = &error else { panic!("{error:?}") };
@@ -265,8 +266,11 @@ async fn dropping_the_last_handle_ends_the_session() {
     stream.until(|kind| matches!(kind, FromNode::Goodbye(_))).await;
 }
 
-/// An address on which nobody listens.
-async fn unused_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
-    listener.local_addr().expect("an address").to_string()
+/// An address that refuses connections as long as the socket is kept: it is
+/// taken, but nobody listens.
+fn refusing_address() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a loopback port");
+    let address = socket.local_addr().expect("an address").to_string();
+    (socket, address)
 }

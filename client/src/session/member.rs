@@ -72,6 +72,16 @@ impl Member {
         self.governed.levels().holding == 0
     }
 
+    /// Whether the server was told so, too: what came back since the last
+    /// report is still to be said.
+    pub(super) fn said_to_hold_nothing(&self) -> bool {
+        let said = match self.terms {
+            Knowledge::Known(_) => self.sent.as_ref().is_some_and(|sent| sent.levels.holding == 0),
+            Knowledge::Awaited | Knowledge::Unknown => true,
+        };
+        said && self.holds_nothing()
+    }
+
     pub(super) fn changed(&mut self) {
         self.changed = true;
     }

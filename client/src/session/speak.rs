@@ -61,7 +61,7 @@ impl Session {
             ToServer::KeepAlive(self.lifetime.keep_alive(now))
         } else if let Some(demand) = self.next_report(now) {
             ToServer::Demand(demand)
-        } else if self.shutting_down && self.holds_nothing() {
+        } else if self.shutting_down && self.members.values().all(Member::said_to_hold_nothing) {
             ToServer::Goodbye
         } else {
             return;

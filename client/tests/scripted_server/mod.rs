@@ -1,5 +1,6 @@
 //! A lease service that says only what a test says: real gRPC, no decisions.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl ScriptedServer {
         let (opened, streams) = mpsc::channel(16);
         let (bound, address_bound) = tokio::sync::oneshot::channel();
         runtime.spawn(async move {
-            let listener = TcpListener::bind(address).await.expect("a loopback port");
+            let listener = bind(address).await;
             bound.send(listener.local_addr().expect("an address")).expect("the test waits");
             tonic::transport::Server::builder()
                 .add_service(LeaseServiceServer::new(Service { opened }))
@@ -64,6 +65,18 @@ impl ScriptedServer {
         let hello = stream.hello().await;
         stream.send(ToNode::Welcome(welcome(generation, &hello))).await;
         (stream, hello)
+    }
+}
+
+/// Binds as soon as a former server, which ends in the background, has left.
+async fn bind(address: SocketAddr) -> TcpListener {
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            bound => return bound.expect("a loopback port"),
+        }
     }
 }
 

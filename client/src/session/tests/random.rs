@@ -13,7 +13,7 @@ use crate::governed::{Governed, Levels};
 enum Move {
     Pass { milliseconds: u64 },
     Connect,
-    Welcome { generation: u64 },
+    Welcome { generation: u64, ttl: Duration },
     Allot { database: usize, ahead: u64, tokens: u32 },
     AllotOnOldStream { tokens: u32 },
     AnswerKeepAlive { back: usize },
@@ -28,12 +28,21 @@ enum Move {
 
 const DATABASES: [&str; 3] = ["a", "b", "c"];
 
+/// A server may come back with another TTL. With the shortest, a Welcome can
+/// come when the deadline that it sets has passed.
+const TTLS: [Duration; 3] = [TTL, Duration::from_secs(4), Duration::from_secs(1)];
+
+const OFTEN: Duration = Duration::from_millis(300);
+
 fn any_move() -> impl Strategy<Value = Move> {
     let database = || 0..DATABASES.len();
     prop_oneof![
         4 => (1_u64..3_000).prop_map(|milliseconds| Move::Pass { milliseconds }),
         6 => Just(Move::Connect),
-        6 => (0_u64..20).prop_map(|n| Move::Welcome { generation: if n == 0 { 4 } else { 5 + n / 15 } }),
+        6 => (0_u64..20, 0_usize..3).prop_map(|(n, ttl)| Move::Welcome {
+            generation: if n == 0 { 4 } else { 5 + n / 15 },
+            ttl: TTLS[ttl],
+        }),
         8 => (database(), 0_u64..9, 0_u32..10).prop_map(|(database, ahead, tokens)| {
             Move::Allot { database, ahead: ahead.div_ceil(4), tokens }
         }),
@@ -112,7 +121,7 @@ impl Model {
                     self.node.apply(Event::Connected(stream));
                 }
             }
-            Move::Welcome { generation } => self.welcome(generation),
+            Move::Welcome { generation, ttl } => self.welcome(generation, ttl),
             Move::Allot { database, ahead, tokens } => may_rise = self.allot(database, ahead, tokens),
             Move::AllotOnOldStream { tokens } => {
                 if let Some(old) = self.old_streams.last() {
@@ -162,15 +171,20 @@ impl Model {
         self.check(&before, may_rise);
     }
 
-    fn welcome(&mut self, generation: u64) {
+    fn welcome(&mut self, generation: u64, ttl: Duration) {
         let Some(current) = &mut self.current else { return };
-        let welcome = Welcome { generation: Generation(generation), ..self.node.welcome_to(&current.hello) };
+        let welcome = Welcome {
+            generation: Generation(generation),
+            ttl,
+            keep_alive: OFTEN,
+            ..self.node.welcome_to(&current.hello)
+        };
         if !current.welcomed && generation >= self.generation {
             current.welcomed = true;
             current.delivered = welcome.databases.iter().map(|terms| (terms.database.clone(), 1)).collect();
             self.generation = generation;
             self.heard = Some(current.hello_sent);
-            self.ttl = Some(TTL);
+            self.ttl = Some(ttl);
         }
         let event = Event::Received(current.id, FromServer::Welcome(welcome));
         self.node.apply(event);

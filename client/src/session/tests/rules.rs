@@ -126,6 +126,17 @@ fn rule_6_the_welcome_is_acknowledged_for_every_database() {
 }
 
 #[test]
+fn rule_6_the_welcome_of_each_stream_is_acknowledged() {
+    let mut node = Node::attached(&["a"]);
+    node.apply(Event::Ended(node.stream(), "lost".into()));
+    let (stream, hello) = node.hello();
+    let welcome = node.welcome_to(&hello);
+    node.apply(Event::Received(stream, FromServer::Welcome(welcome)));
+    // Same sequence, same levels as were said last, but on another stream.
+    assert_eq!(node.demands().len(), 1);
+}
+
+#[test]
 fn rule_7_a_demand_carries_levels_read_after_what_it_acknowledges() {
     let mut node = Node::attached(&["a"]);
     // The slot is taken, so the report waits; meanwhile the raise arrives.

@@ -132,6 +132,8 @@ fn a_shutdown_closes_the_pools_and_says_goodbye_when_nothing_is_held() {
     let [ToServer::Demand(demand)] = &said[..] else { panic!("{said:?}") };
     assert_eq!(demand.levels.holding, 1, "what is in use is waited for");
     node.pool("a").set(|levels| *levels = crate::governed::Levels::default());
+    node.apply(Event::Timer);
+    assert_eq!(node.said(stream), [], "the server was not told yet");
     node.apply(Event::Changed(name("a")));
     let said = node.said(stream);
     let [ToServer::Demand(demand), ToServer::Goodbye] = &said[..] else { panic!("{said:?}") };
