@@ -26,7 +26,7 @@ use crate::clock::{Clock, Time};
 use crate::governed::Reporter;
 
 pub use effects::{Effects, Few};
-pub use state::{Limits, MayUse, Opened, State, Use};
+pub use state::{Ahead, Limits, MayUse, Opened, State, Use};
 pub(crate) use wait::{Shell, Wait, remaining};
 pub use waiters::{Ticket, WaiterId};
 

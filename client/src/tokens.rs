@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::clock::{Clock, Time};
 use crate::error::{Error, StillInUse, TokenError};
 use crate::governed::{Governed, Levels, Recall, Reporter};
-use crate::ledger::{Claim, Few, Ledger, Limits, MayUse, Shell, State, Ticket, Use, Wait};
+use crate::ledger::{Ahead, Claim, Few, Ledger, Limits, MayUse, Shell, State, Ticket, Use, Wait};
 use crate::settings::{BuildError, SETTLING_PERIOD, Settings};
 use crate::statistics::{Held, Site, Statistics};
 use crate::trace::{TraceContext, checkout_span};
@@ -182,7 +182,7 @@ impl Shared {
 
     async fn wait_for_token(self: &Arc<Self>, ticket: Ticket) -> Result<Token, TokenError> {
         loop {
-            let claim = match Wait::ask(self, ticket, |_, _| {}) {
+            let claim = match Wait::ask(self, ticket, Ahead::OfTheYounger, |_, _| {}) {
                 Ok(claim) => claim,
                 Err(wait) => match wait.within(self.settings.wait_timeout, ticket).await {
                     Ok(claim) => claim,

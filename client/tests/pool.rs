@@ -244,6 +244,14 @@ async fn the_minimum_is_kept_open() {
 }
 
 #[tokio::test]
+async fn the_minimum_survives_a_manager_that_panics() {
+    let scene = Scene::with(0, |pool| pool.min_size(1));
+    scene.database.create_panics.store(true, Ordering::SeqCst);
+    scene.session.allot(1, Recall::None);
+    scene.settled([1, 0, 1, 0, 0, 0]).await;
+}
+
+#[tokio::test]
 async fn old_and_long_idle_connections_are_closed() {
     let clock = Clock::manual();
     let lifetime = Duration::from_secs(600);
@@ -416,6 +424,7 @@ async fn a_close_gets_another_connection_ahead_of_all_that_wait() {
     scene.settled([2, 2, 0, 0, 0, 1]).await;
     drop(Checkout::detach(doomed));
     scene.settled([2, 1, 0, 0, 1, 2]).await;
+    assert!(scene.pool.status().oldest_wait < Duration::from_secs(60), "an age is an age");
     drop(other);
     assert!(reached(|| hooks.spares.load(Ordering::SeqCst) == 1).await);
     assert!(waiting.await.is_ok_and(|got| got.is_ok()), "then it is handed on");

@@ -19,7 +19,7 @@ use leasehold_client::{Checkout, Error, LeasedPool};
 use tokio::time::timeout;
 
 const TASKS: u64 = 64;
-const ROUNDS: u32 = 800;
+const ROUNDS: u32 = 600;
 const HIGHEST: u32 = 20;
 /// Far more than a run takes; a stuck task ends the test with this.
 const BOUND: Duration = Duration::from_secs(120);

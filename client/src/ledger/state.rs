@@ -86,6 +86,15 @@ pub struct State<T, W> {
     pub(super) tally: Tally,
 }
 
+/// Where a task enters the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// According to its age.
+    OfTheYounger,
+    /// In front, since what it is needed for frees a token.
+    OfAll,
+}
+
 /// The answer to a connect that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
@@ -178,11 +187,14 @@ impl<T, W> State<T, W> {
         takes
     }
 
-    /// Waits behind everybody who waits for longer. Only after
-    /// [`take`](Self::take) gave nothing, with no change in between.
-    pub fn enter(&mut self, ticket: Ticket, waker: W, effects: &mut Effects<T, W>) -> WaiterId {
+    /// Waits behind everybody who waits for longer, or `ahead` of all. Only
+    /// after [`take`](Self::take) gave nothing, with no change in between.
+    pub fn enter(&mut self, ticket: Ticket, ahead: Ahead, waker: W, effects: &mut Effects<T, W>) -> WaiterId {
         self.tally.waited(ticket.site);
-        let id = self.waiters.enter(ticket, waker);
+        let id = match ahead {
+            Ahead::OfTheYounger => self.waiters.enter(ticket, waker),
+            Ahead::OfAll => self.waiters.enter_ahead(ticket, waker),
+        };
         self.finish(effects);
         id
     }
@@ -290,8 +302,8 @@ impl<T, W> State<T, W> {
         self.finish(effects);
     }
 
-    /// A connection that was taken for a checkout is not used, and begins to
-    /// close: it `failed` its test, or its task left in the middle of it.
+    /// A connection begins to close without having been used as others are: it
+    /// `failed` its test, its task left in the middle of it, or it was detached.
     pub fn begin_retire(&mut self, site: Site, failed: bool, effects: &mut Effects<T, W>) {
         self.tally.recycle_failures += u64::from(failed);
         self.tally.not_used(site);

@@ -13,7 +13,7 @@ use crate::clock::Time;
 use crate::governed::Recall;
 use crate::statistics::{Held, Site};
 
-use super::{Claim, Effects, Limits, MayUse, Opened, State, Ticket, Use, WaiterId};
+use super::{Ahead, Claim, Effects, Limits, MayUse, Opened, State, Ticket, Use, WaiterId};
 
 /// Names a task.
 type Name = char;
@@ -138,7 +138,7 @@ impl Table {
             return self.claim(name, since, &claim, effects);
         }
         let ticket = Ticket { since, site: Site::OTHER, trace: None };
-        let id = self.state.enter(ticket, name, effects);
+        let id = self.state.enter(ticket, Ahead::OfTheYounger, name, effects);
         self.tasks.insert(name, Task::Waiting(id, since));
     }
 

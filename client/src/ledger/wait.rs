@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::clock::Time;
 
-use super::{Claim, Effects, Few, Ledger, State, Ticket, WaiterId};
+use super::{Ahead, Claim, Effects, Few, Ledger, State, Ticket, WaiterId};
 
 /// Who owns a ledger, and knows how to close the connections in it.
 pub(crate) trait Shell {
@@ -33,11 +33,12 @@ pub(crate) struct Wait<'a, S: Shell> {
 }
 
 impl<'a, S: Shell> Wait<'a, S> {
-    /// Makes `before`, then takes what is there, or a place in the queue
-    /// according to age, all in one change.
+    /// Makes `before`, then takes what is there, or a place in the queue, all in
+    /// one change.
     pub(crate) fn ask(
         shell: &'a S,
         ticket: Ticket,
+        ahead: Ahead,
         before: impl FnOnce(&mut State<S::Connection, Waker>, &mut Effects<S::Connection, Waker>),
     ) -> Result<Claim<S::Connection>, Self> {
         let asked = shell.ledger().step(|state, effects| {
@@ -45,7 +46,7 @@ impl<'a, S: Shell> Wait<'a, S> {
             match state.take(ticket.site, effects) {
                 Some(claim) => Ok(claim),
                 // The first poll brings the real waker.
-                None => Err(state.enter(ticket, Waker::noop().clone(), effects)),
+                None => Err(state.enter(ticket, ahead, Waker::noop().clone(), effects)),
             }
         });
         asked.map_err(|id| Self { shell, id: Some(id) })

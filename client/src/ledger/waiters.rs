@@ -98,6 +98,19 @@ impl<T, W> Waiters<T, W> {
         WaiterId(index)
     }
 
+    /// Adds a waiter in front of everybody. It counts as no older than the one
+    /// who was the oldest.
+    pub(super) fn enter_ahead(&mut self, mut ticket: Ticket, waker: W) -> WaiterId {
+        if let Some(oldest) = self.oldest() {
+            ticket.since = ticket.since.min(oldest.since);
+        }
+        let younger = self.oldest;
+        let index = self.occupy(Slot::Waiting(Waiting { ticket, waker, older: None, younger }));
+        self.link(None, younger, Some(index), Some(index));
+        self.waiting += 1;
+        WaiterId(index)
+    }
+
     /// Gives `claim` to the oldest waiter; returns its site and its waker, or
     /// the claim when nobody waits.
     pub(super) fn choose(&mut self, claim: Claim<T>) -> Result<(Site, W), Claim<T>> {
@@ -215,6 +228,19 @@ mod tests {
         assert_eq!(waiters.oldest().map(|oldest| oldest.since), Some(Time::from_nanos(1)));
         assert_eq!(order(&mut waiters), [1, 3, 4, 5, 5, 9]);
         assert_eq!(waiters.waiting(), 0);
+    }
+
+    #[test]
+    fn one_who_is_let_ahead_does_not_look_older() {
+        let mut waiters = Waiters::new();
+        for since in [3, 5] {
+            waiters.enter(ticket(since), since);
+        }
+        waiters.enter_ahead(ticket(9), 9);
+        assert_eq!(waiters.oldest().map(|oldest| oldest.since), Some(Time::from_nanos(3)));
+        assert_eq!(order(&mut waiters), [9, 3, 5]);
+        waiters.enter_ahead(ticket(7), 7);
+        assert_eq!(waiters.oldest().map(|oldest| oldest.since), Some(Time::from_nanos(7)));
     }
 
     #[test]

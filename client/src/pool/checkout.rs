@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Time;
 use crate::error::{Error, RecycleFailure};
-use crate::ledger::{Claim, Ticket, Wait, remaining};
+use crate::ledger::{Ahead, Claim, Ticket, Wait, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::{TraceContext, checkout_span};
 
@@ -61,8 +61,8 @@ impl<M: Manager + 'static> Shared<M> {
 
     /// A checkout for closing another connection, ahead of all that wait.
     pub(super) async fn checkout_spare(self: &Arc<Self>) -> Option<Checkout<M>> {
-        let ticket = Ticket { since: Time::START, site: Site::OTHER, trace: None };
-        let mut step = self.ask(ticket);
+        let ticket = Ticket { since: self.ledger.now(), site: Site::OTHER, trace: None };
+        let mut step = self.ask(ticket, Ahead::OfAll);
         // No timeout: the close as a whole has one.
         if let Step::Wait(wait) = step {
             step = Step::Claim(wait.await);
@@ -84,7 +84,7 @@ impl<M: Manager + 'static> Shared<M> {
         ticket: Ticket,
         step: Option<Step<'a, M>>,
     ) -> Result<Checkout<M>, Error<M::Error>> {
-        let mut step = step.unwrap_or_else(|| self.ask(ticket));
+        let mut step = step.unwrap_or_else(|| self.ask(ticket, Ahead::OfTheYounger));
         let mut attempts = 0;
         loop {
             step = match step {
@@ -110,7 +110,7 @@ impl<M: Manager + 'static> Shared<M> {
                 Step::Claim(Claim::Token) => match self.connect(ticket.site).await {
                     Ok(checkout) => return Ok(checkout),
                     // The token is gone; another may come with an allotment.
-                    Err(NoConnection::Lapsed) => self.ask(ticket),
+                    Err(NoConnection::Lapsed) => self.ask(ticket, Ahead::OfTheYounger),
                     Err(NoConnection::Closed) => return Err(self.closed()),
                     Err(NoConnection::Failed(error)) => return Err(error),
                 },
@@ -118,9 +118,9 @@ impl<M: Manager + 'static> Shared<M> {
         }
     }
 
-    /// Takes what is there, or a place in the queue according to age.
-    fn ask(self: &Arc<Self>, ticket: Ticket) -> Step<'_, M> {
-        Wait::ask(self, ticket, |_, _| {}).map_or_else(Step::Wait, Step::Claim)
+    /// Takes what is there, or a place in the queue.
+    fn ask(self: &Arc<Self>, ticket: Ticket, ahead: Ahead) -> Step<'_, M> {
+        Wait::ask(self, ticket, ahead, |_, _| {}).map_or_else(Step::Wait, Step::Claim)
     }
 
     /// Closes a connection that is not fit and asks for another. Both are one
@@ -129,7 +129,7 @@ impl<M: Manager + 'static> Shared<M> {
     fn retire_and_ask<'a>(self: &'a Arc<Self>, mut untested: Untested<'a, M>, ticket: Ticket) -> Step<'a, M> {
         let failed = untested.failed;
         let pooled = untested.pooled.take();
-        let asked = Wait::ask(self, ticket, |state, effects| {
+        let asked = Wait::ask(self, ticket, Ahead::OfTheYounger, |state, effects| {
             state.begin_retire(ticket.site, failed, effects);
         });
         if let Some(pooled) = pooled {

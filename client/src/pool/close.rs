@@ -33,6 +33,13 @@ impl<M: Manager + 'static> Shared<M> {
         }
     }
 
+    /// A connection that had left its pool for good ends. How long it was out
+    /// says nothing of how long a checkout lasts.
+    pub(super) fn close_detached(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Held) {
+        self.ledger.step(|state, effects| state.begin_retire(held.site, false, effects));
+        self.start_close(pooled);
+    }
+
     /// A checkout ends, and its connection with it.
     pub(super) fn close_used(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Held) {
         let now = self.ledger.now();
