@@ -6,6 +6,7 @@
 //! | [`clock`] | the only place that asks what time it is |
 //! | [`config`] | the settings, checked |
 //! | [`driver`] | the loop that owns the core and the store |
+//! | [`grpc`] | the gRPC API |
 //! | [`http`] | pages for health checks and scrapers |
 //! | [`probe`] | asks a database for its limit and its connections |
 //! | [`telemetry`] | log and traces |
@@ -14,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod driver;
+pub mod grpc;
 pub mod http;
 pub mod probe;
 pub mod telemetry;

@@ -7,7 +7,6 @@
 //! cannot wait, always finds room.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -187,7 +186,7 @@ impl DriverHandle {
         guard.answered(timeout(ANSWER, answer).await.map_err(|_| Unanswered::Late)?)
     }
 
-    /// Changes something for an operator. The answer comes when it is durable.
+    /// Changes something for an operator; `who` is for the audit log. The answer comes when it is durable.
     ///
     /// # Errors
     ///
@@ -195,7 +194,7 @@ impl DriverHandle {
     pub async fn admin(
         &self,
         action: AdminAction,
-        who: SocketAddr,
+        who: String,
     ) -> Result<Result<AdminReply, AdminRefusal>, Unanswered> {
         self.ask(|reply| Input::Admin { action, who, reply }).await
     }

@@ -1,6 +1,6 @@
 //! What goes into the driver, and what comes out of it. Knows nothing of gRPC.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Acquire, Allotment, Close, DatabaseId, DatabaseView, Demand, Event, Hello, ReleaseTarget, SessionId,
@@ -32,7 +32,7 @@ pub(super) enum Input {
     /// A probe tells something.
     Probe(Event),
     /// An operator wants something changed.
-    Admin { action: AdminAction, who: SocketAddr, reply: oneshot::Sender<Result<AdminReply, AdminRefusal>> },
+    Admin { action: AdminAction, who: String, reply: oneshot::Sender<Result<AdminReply, AdminRefusal>> },
     /// Somebody wants to see everything.
     Look { reply: oneshot::Sender<Snapshot> },
     /// Somebody wants to see the sessions.

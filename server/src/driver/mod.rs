@@ -16,7 +16,7 @@ mod streams;
 mod tests;
 mod waits;
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Core, DatabaseId, Effect, Event, Note, SessionView, Ticket, Time, UnaryReply, durable::Change,
@@ -233,7 +233,7 @@ impl Driver {
                 self.apply(now, Event::AcquireEnded { ticket, timed_out });
             }
             Input::Probe(event) => self.apply(now, event),
-            Input::Admin { action, who, reply } => match self.administer(now, action, who) {
+            Input::Admin { action, who, reply } => match self.administer(now, action, &who) {
                 Ok(answer) => self.operators_wait.push((reply, answer)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
@@ -314,24 +314,19 @@ impl Driver {
         notes::log(note, &self.names);
     }
 
-    fn administer(
-        &mut self,
-        now: Time,
-        action: AdminAction,
-        who: SocketAddr,
-    ) -> Result<AdminReply, AdminRefusal> {
+    fn administer(&mut self, now: Time, action: AdminAction, who: &str) -> Result<AdminReply, AdminRefusal> {
         if let Err(error) = &self.commits.health().store {
             return Err(AdminRefusal::StoreFails(error.clone()));
         }
-        let (who, wall) = (who.to_string(), clock::unix_ms());
+        let wall = clock::unix_ms();
         let changed = match action {
             AdminAction::SetOverride { database, request } => {
-                self.operators.set(database, &request, &who, wall)?
+                self.operators.set(database, &request, who, wall)?
             }
             AdminAction::SetDraining { database, draining } => {
-                self.operators.set_draining(database, draining, &who, wall)
+                self.operators.set_draining(database, draining, who, wall)
             }
-            AdminAction::Evict { prefix } => return self.evict(now, &prefix, &who),
+            AdminAction::Evict { prefix } => return self.evict(now, &prefix, who),
         };
         let database = changed.database;
         self.reconfigure(now, changed);

@@ -7,7 +7,6 @@ mod sessions;
 mod unary;
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -29,7 +28,7 @@ use crate::config::{Admission, DatabaseName, LossPolicy, Source};
 const ORDERS: DatabaseId = DatabaseId(0);
 /// Longest wait for anything, on the paused clock.
 const PATIENCE: Duration = Duration::from_secs(60);
-const OPERATOR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
+const OPERATOR: &str = "127.0.0.1:9";
 
 /// A store whose commits can be made to fail, and that counts them.
 #[derive(Clone, Default)]
@@ -122,7 +121,7 @@ impl Running {
     }
 
     async fn admin(&self, action: AdminAction) -> Result<AdminReply, AdminRefusal> {
-        self.handle.admin(action, OPERATOR).await.expect("it answers")
+        self.handle.admin(action, OPERATOR.to_owned()).await.expect("it answers")
     }
 
     /// Opens a stream; whether it is welcome is another matter.
