@@ -259,6 +259,10 @@ impl Driver {
             self.apply(self.clock.now(), if committed { Event::Committed } else { Event::CommitFailed });
             committed
         } else {
+            if !self.commits.behind() {
+                // What is sent now may not be taken back by a later failure.
+                self.apply(self.clock.now(), Event::Committed);
+            }
             true
         };
         if !durable {

@@ -69,6 +69,29 @@ async fn returns_are_taken_while_the_store_fails() {
     running.stop().await;
 }
 
+/// A grant within a durable ceiling needs no commit of its own.
+#[tokio::test(start_paused = true)]
+async fn a_failed_commit_takes_back_nothing_that_was_sent_before() {
+    let running = Running::start(10).await;
+    let mut first = running.attach(1, 0).await;
+    let mut second = running.attach(2, 0).await;
+    first.want(5).await;
+    first.take(5).await;
+    first.give_back().await;
+    let commits = running.store.commits();
+    first.want(5).await;
+    assert!(matches!(first.next().await, Outgoing::Allotment(_, allotment) if allotment.tokens == 5));
+    assert_eq!(running.store.commits(), commits, "the ceiling still covers it");
+
+    running.store.set_failing(true);
+    second.want(3).await;
+    let mut health = running.handle.health();
+    health.wait_for(|health| health.store.is_err()).await.expect("the driver runs");
+    assert_eq!(running.orders().await.view.held, 5, "the first node has it, acknowledged or not");
+    running.store.set_failing(false);
+    running.stop().await;
+}
+
 /// What a node was told is never above what is durable, whenever the store
 /// fails.
 #[tokio::test(start_paused = true)]
