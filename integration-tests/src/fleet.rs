@@ -19,8 +19,8 @@ use crate::{
     wait::now,
 };
 
-/// The name of the database at the server.
-pub const DATABASE: &str = "orders";
+pub use crate::node::DATABASE;
+
 /// The fleet's account at the database.
 pub const ACCOUNT: &str = "app";
 /// Pause between two looks at the database.
@@ -75,17 +75,7 @@ impl Fleet {
 
     /// A load that a node can put on it.
     pub fn load(&self, tasks: usize, seconds: u64) -> Load {
-        Load {
-            server: self.server.url(),
-            database: DATABASE.to_owned(),
-            mysql: self.database.url(ACCOUNT),
-            pool_max: 40,
-            tasks,
-            seconds,
-            query: "SELECT SLEEP(0.01)".to_owned(),
-            direct: false,
-            environment: Vec::new(),
-        }
+        Load { server: Some(self.server.url()), ..Load::new(self.database.url(ACCOUNT), tasks, seconds) }
     }
 
     /// Starts to look at the fleet's connections.

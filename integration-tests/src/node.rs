@@ -12,13 +12,15 @@ use crate::{binaries, process::Process, scratch};
 /// How much longer than its load a node may take to start and to end.
 const OVERTIME: Duration = Duration::from_secs(30);
 
+/// The name of the database at the server, in all tests with nodes.
+pub const DATABASE: &str = "orders";
+
 /// What a node is to do.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// URL of the Leasehold server.
-    pub server: String,
-    /// Name of the database at the server.
-    pub database: String,
+    /// URL of the Leasehold server; without, a bare deadpool pool of the same
+    /// size.
+    pub server: Option<String>,
     /// URL of the database itself.
     pub mysql: String,
     /// Most connections of the node's pool.
@@ -29,10 +31,17 @@ pub struct Load {
     pub seconds: u64,
     /// What they run on each connection.
     pub query: String,
-    /// Without Leasehold: a bare deadpool pool of the same size.
-    pub direct: bool,
     /// Variables for its environment.
     pub environment: Vec<(String, String)>,
+}
+
+impl Load {
+    /// For as many tasks and seconds on the database of this URL, with a pool
+    /// that may grow to 40 and queries of 10 ms.
+    pub fn new(mysql: String, tasks: usize, seconds: u64) -> Self {
+        let query = "SELECT SLEEP(0.01)".to_owned();
+        Self { server: None, mysql, pool_max: 40, tasks, seconds, query, environment: Vec::new() }
+    }
 }
 
 /// What a node says at its end.
@@ -87,10 +96,13 @@ impl Node {
     pub fn start(load: &Load) -> Self {
         let directory = scratch::directory("node");
         let mut command = Command::new(binaries::app_node());
-        command.args(["--server", &load.server, "--database", &load.database, "--mysql", &load.mysql]);
+        match &load.server {
+            Some(server) => command.args(["--server", server, "--database", DATABASE]),
+            None => command.arg("--direct"),
+        };
+        command.args(["--mysql", &load.mysql]);
         command.args(["--pool-max", &load.pool_max.to_string(), "--tasks", &load.tasks.to_string()]);
         command.args(["--seconds", &load.seconds.to_string(), "--query", &load.query]);
-        command.args(load.direct.then_some("--direct"));
         command.envs(load.environment.iter().map(|(key, value)| (key, value)));
         let process = Process::spawn("app_node", &command, directory.path());
         Self { process, _directory: directory, bound: Duration::from_secs(load.seconds) + OVERTIME }

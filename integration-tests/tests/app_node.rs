@@ -15,17 +15,7 @@ use leasehold_integration_tests::{
 const BOUND: Duration = Duration::from_secs(30);
 
 fn direct(database: &MariaDb) -> Load {
-    Load {
-        server: "http://127.0.0.1:1".into(),
-        database: "test".into(),
-        mysql: database.url("app"),
-        pool_max: 4,
-        tasks: 8,
-        seconds: 1,
-        query: "SELECT SLEEP(0.001)".into(),
-        direct: true,
-        environment: Vec::new(),
-    }
+    Load { pool_max: 4, query: "SELECT SLEEP(0.001)".into(), ..Load::new(database.url("app"), 8, 1) }
 }
 
 #[tokio::test]
