@@ -16,6 +16,9 @@ use tokio::time::timeout;
 /// What each wait ends within on a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
 
+/// Runs for ever. Unlike `SLEEP` it does not look after its client.
+const ENDLESS: &str = "SELECT BENCHMARK(1000000000000, 1)";
+
 /// Nobody listens.
 struct Silent;
 
@@ -148,7 +151,7 @@ async fn a_cancelled_query_is_killed_and_its_token_counted_until_then() {
     // Idle, so that it can be sent to kill; nobody checks anything out.
     let (first, helper) = (pool.get().await.expect("one"), pool.get().await.expect("another"));
     drop(helper);
-    let thread = cancel(&mut observer, first, "SELECT SLEEP(600)").await;
+    let thread = cancel(&mut observer, first, ENDLESS).await;
     assert_eq!((pool.status().closing, pool.status().holding), (1, 3));
 
     eventually(BOUND, "the close to end", async || pool.status().closing == 0).await;
@@ -170,9 +173,7 @@ async fn all_queries_cancelled_at_once_are_killed_one_through_the_other() {
         out.push(pool.get().await.expect("a connection"));
     }
     // The first to end by itself makes room for a connection that kills.
-    for (checkout, query) in
-        out.into_iter().zip(["SELECT SLEEP(600)", "SELECT SLEEP(600)", "SELECT SLEEP(1)"])
-    {
+    for (checkout, query) in out.into_iter().zip([ENDLESS, ENDLESS, "SELECT SLEEP(1)"]) {
         threads.push(cancel(&mut observer, checkout, query).await);
     }
     eventually(BOUND, "all closes to end", async || {

@@ -11,6 +11,8 @@ use crate::report::Record;
 
 /// How long queries that run at the end may go on.
 const DRAIN_BOUND: Duration = Duration::from_secs(5);
+/// How long a checkout may go on at the end.
+const CHECKOUT_GRACE: Duration = Duration::from_millis(500);
 /// A task whose checkout or query failed pauses for so long, as applications do.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
@@ -125,7 +127,7 @@ impl<S: Source> Task<S> {
         let asked = Instant::now();
         let mut checkout = tokio::select! {
             checkout = self.source.get() => checkout?,
-            _stopped = self.stopped.wait_for(|stopped| *stopped) => return Ok(()),
+            () = given_up(&mut self.stopped) => return Ok(()),
         };
         let got = Instant::now();
         self.record.checked_out(got - asked, self.source.open());
@@ -134,6 +136,13 @@ impl<S: Source> Task<S> {
         self.record.returned(got.elapsed());
         answer.map_err(|error| Failure::from(&error))
     }
+}
+
+/// Ends some time after the stop: a checkout that is about to connect or to
+/// test its connection shall do so, for to drop it then costs the connection.
+async fn given_up(stopped: &mut watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stopped| *stopped).await);
+    tokio::time::sleep(CHECKOUT_GRACE).await;
 }
 
 fn report_panic(ended: Result<(), tokio::task::JoinError>) {
