@@ -2,7 +2,7 @@
 //! who waits, behind one lock, so that "take the idle connection" and "take a
 //! free token" are one decision. Knows nothing of deadpool or gRPC.
 //!
-//! [`State`] is the pure machine; [`Ledger`] is the shell that locks it, tells
+//! [`State`] is the pure machine; `Ledger` is the shell that locks it, tells
 //! it the time, and carries out its [`Effects`] after the lock is open again.
 //! No waker, no connection's drop and no code of a user ever runs under it.
 

@@ -306,7 +306,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn whatever_happens_the_promises_hold(moves in prop::collection::vec(any_move(), 1..250)) {
+    fn whatever_happens_the_promises_hold(moves in prop::collection::vec(any_move(), 1..150)) {
         let mut model = Model::new();
         for action in moves {
             model.make(action);
