@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 mod metrics;
+mod status;
 
 /// How long the driver may take to answer before it counts as stuck.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -9,6 +9,7 @@
 //! | [`grpc`] | the gRPC API |
 //! | [`http`] | pages for health checks and scrapers |
 //! | [`probe`] | asks a database for its limit and its connections |
+//! | [`run`] | all of it put together |
 //! | [`telemetry`] | log and traces |
 
 pub mod cli;
@@ -18,4 +19,5 @@ pub mod driver;
 pub mod grpc;
 pub mod http;
 pub mod probe;
+pub mod run;
 pub mod telemetry;
