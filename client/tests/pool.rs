@@ -92,6 +92,9 @@ async fn a_zero_wait_does_not_wait() {
     assert!(matches!(scene.pool.get().await, Err(Error::WaitTimeout { .. })));
     drop(held);
     drop(scene.pool.get().await.expect("it is idle"));
+    scene.session.allot(2, Recall::None);
+    scene.database.unfit.store(true, Ordering::SeqCst);
+    drop(scene.pool.get().await.expect("the idle one is unfit, but another token is free"));
 }
 
 #[tokio::test]

@@ -62,6 +62,7 @@ enum Task {
 }
 
 struct Table {
+    uses: Use,
     state: State<u32, Name>,
     now: Time,
     tasks: BTreeMap<Name, Task>,
@@ -74,9 +75,10 @@ struct Table {
 impl Table {
     const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-    fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, uses: Use) -> Self {
         Self {
-            state: State::new(limits, Use::Connections),
+            uses,
+            state: State::new(limits, uses),
             now: Time::START,
             tasks: BTreeMap::new(),
             closing: VecDeque::new(),
@@ -149,7 +151,13 @@ impl Table {
                 self.tasks.insert(name, Task::Using(connection, held, since));
             }
             Claim::Token => match self.state.may_use(Site::OTHER, self.now, effects) {
-                MayUse::Yes => drop(self.tasks.insert(name, Task::Connecting(since))),
+                MayUse::Yes => {
+                    let task = match self.uses {
+                        Use::Connections => Task::Connecting(since),
+                        Use::Tokens => Task::Using(0, Held { site: Site::OTHER, since: self.now }, since),
+                    };
+                    self.tasks.insert(name, task);
+                }
                 MayUse::Lapsed => self.ask(name, since, effects),
                 MayUse::Closed => {}
             },
@@ -194,11 +202,17 @@ impl Table {
         if let Some(Task::Using(connection, held, _)) = self.tasks.get(&name) {
             let (connection, held) = (*connection, *held);
             self.tasks.remove(&name);
-            self.state.give_back(connection, Some(held), self.now, effects);
+            match self.uses {
+                Use::Connections => self.state.give_back(connection, Some(held), self.now, effects),
+                Use::Tokens => self.state.give_back_token(held, self.now, effects),
+            }
         }
     }
 
     fn unfit(&mut self, name: Name, effects: &mut Effects<u32, Name>) {
+        if self.uses == Use::Tokens {
+            return;
+        }
         if let Some(Task::Using(connection, held, since)) = self.tasks.get(&name) {
             let (connection, held, since) = (*connection, *held, *since);
             self.tasks.remove(&name);
@@ -216,6 +230,9 @@ impl Table {
                 self.state.leave(id, self.now, effects);
             }
             Some(Task::Connecting(_)) => self.state.open_failed(false, effects),
+            Some(Task::Using(_, held, _)) if self.uses == Use::Tokens => {
+                self.state.give_back_token(held, self.now, effects);
+            }
             Some(Task::Using(connection, held, _)) => {
                 self.state.begin_close(Some(held), self.now, effects);
                 self.closing.push_back(connection);

@@ -100,7 +100,7 @@ impl<M: Manager + 'static> Shared<M> {
                 }
                 Step::Unfit(untested, failure) => {
                     attempts += 1;
-                    if attempts >= TESTS_BOUND || self.is_wait_over(ticket) {
+                    if attempts >= TESTS_BOUND || self.is_testing_over(ticket) {
                         drop(untested);
                         let database = self.database.clone();
                         return Err(Error::Recycle { database, attempts, source: failure });
@@ -147,9 +147,12 @@ impl<M: Manager + 'static> Shared<M> {
         waited.map_err(|waited| Error::WaitTimeout { database: self.database.clone(), waited })
     }
 
-    fn is_wait_over(&self, ticket: Ticket) -> bool {
-        let now = self.ledger.now();
-        self.settings.wait_timeout.is_some_and(|limit| remaining(limit, ticket.since, now).is_zero())
+    /// Whether a checkout has tested for long enough: for as long as it may wait,
+    /// but one whole test at least.
+    fn is_testing_over(&self, ticket: Ticket) -> bool {
+        let Some(limit) = self.settings.wait_timeout else { return false };
+        let limit = limit.max(self.settings.recycle_timeout);
+        remaining(limit, ticket.since, self.ledger.now()).is_zero()
     }
 
     fn closed(&self) -> Error<M::Error> {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Limits, Move, Name, Recall, Table, Task};
+use super::{Limits, Move, Name, Recall, Table, Task, Use};
 
 const NAMES: [Name; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 
@@ -99,16 +99,24 @@ proptest! {
 
     #[test]
     fn the_invariants_hold(minimum in 0..3_u32, moves in prop::collection::vec(moves(), 0..150)) {
-        let mut table = Table::new(Limits { maximum: 20, minimum });
-        let mut highest = 0;
-        for play in moves {
-            if let Move::Allot(tokens, _) = play {
-                highest = highest.max(tokens);
-            }
-            let before = Before::of(&table);
-            table.play(play);
-            check_invariants(&table, play, &before, highest);
-        }
-        finish(&mut table);
+        check(Table::new(Limits { maximum: 20, minimum }, Use::Connections), moves);
     }
+
+    #[test]
+    fn the_invariants_hold_for_tokens(moves in prop::collection::vec(moves(), 0..150)) {
+        check(Table::new(Limits { maximum: 20, minimum: 0 }, Use::Tokens), moves);
+    }
+}
+
+fn check(mut table: Table, moves: Vec<Move>) {
+    let mut highest = 0;
+    for play in moves {
+        if let Move::Allot(tokens, _) = play {
+            highest = highest.max(tokens);
+        }
+        let before = Before::of(&table);
+        table.play(play);
+        check_invariants(&table, play, &before, highest);
+    }
+    finish(&mut table);
 }

@@ -1,7 +1,7 @@
 //! The rules of the ledger, each as a few lines of script and the state that
 //! they lead to.
 
-use super::{Limits, Move, Name, Recall, Table, Time};
+use super::{Limits, Move, Name, Recall, Table, Time, Use};
 
 const LIMITS: Limits = Limits { maximum: 10, minimum: 0 };
 
@@ -12,7 +12,7 @@ fn check(script: &str, expected: &str) {
 }
 
 fn play(limits: Limits, script: &str) -> Table {
-    let mut table = Table::new(limits);
+    let mut table = Table::new(limits, Use::Connections);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         for part in line.split(',') {
             let words: Vec<&str> = part.split_whitespace().collect();
@@ -233,7 +233,7 @@ fn the_oldest_wait_is_the_first_in_the_queue() {
     assert_eq!(table.state.levels(table.now).oldest_wait.as_secs(), 7);
     let table = play(LIMITS, "get a, pass 3, get b, pass 4, leave a");
     assert_eq!(table.state.levels(table.now).oldest_wait.as_secs(), 4);
-    assert_eq!(Table::new(LIMITS).state.levels(Time::START).oldest_wait.as_secs(), 0);
+    assert_eq!(Table::new(LIMITS, Use::Connections).state.levels(Time::START).oldest_wait.as_secs(), 0);
 }
 
 /// How many reports `script` asked for after `THREE` was reported.
