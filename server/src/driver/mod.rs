@@ -179,7 +179,6 @@ impl Driver {
             self.take(now, input);
         }
         for expired in self.operators.expire(clock::unix_ms()) {
-            info!(database = %expired.settings.name, "override ended");
             self.reconfigure(now, expired);
         }
         if self.core.next_deadline().is_some_and(|deadline| deadline <= now) {

@@ -8,6 +8,8 @@ use leasehold_admission::{
     durable::{Audit, Change, State},
 };
 
+use tracing::info;
+
 use super::{
     input::AdminRefusal,
     overrides::{Layers, OverrideRequest, OverrideStatus},
@@ -96,10 +98,11 @@ impl Operators {
         self.databases.iter().filter_map(|(_, layers)| layers.next_expiry()).min()
     }
 
-    /// Appends to the audit log, and takes from its end what is too old.
+    /// Appends to the log and to the audit log, and takes from its end what is too old.
     pub(super) fn audit(&mut self, who: &str, what: String, now_unix_ms: u64) -> Vec<Change> {
         let sequence = self.next_audit;
         self.next_audit = sequence.saturating_add(1);
+        info!(who, what, "audit");
         let audit = Audit { unix_ms: now_unix_ms, who: who.to_owned(), what };
         let trim = sequence.checked_sub(AUDIT_ENTRIES).map(Change::TrimAudit);
         [Change::PutAudit(sequence, audit)].into_iter().chain(trim).collect()

@@ -60,6 +60,16 @@ pub async fn serve(
     handle: DriverHandle,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
+    serve_with(listener, handle, stop, PING_INTERVAL, PING_TIMEOUT).await
+}
+
+async fn serve_with(
+    listener: TcpListener,
+    handle: DriverHandle,
+    stop: impl Future<Output = ()> + Send,
+    ping_interval: Duration,
+    ping_timeout: Duration,
+) -> Result<(), Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = Reflection::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -69,8 +79,8 @@ pub async fn serve(
     let leases = LeaseServiceServer::new(Leases { handle: handle.clone() });
     let admin = AdminServiceServer::new(Admin { handle: handle.clone() });
     let server = Server::builder()
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .http2_keepalive_interval(Some(ping_interval))
+        .http2_keepalive_timeout(Some(ping_timeout))
         .max_concurrent_streams(CALLS_A_CONNECTION)
         .add_service(leases.max_decoding_message_size(MESSAGE_BYTES))
         .add_service(admin.max_decoding_message_size(MESSAGE_BYTES))
