@@ -188,6 +188,20 @@ async fn all_queries_cancelled_at_once_are_killed_one_through_the_other() {
 }
 
 #[tokio::test]
+async fn a_close_that_needs_another_connection_asks_for_a_token() {
+    let database = MariaDb::start(20).await;
+    let mut observer = Observer::of(&database).await;
+    let pool = pool(&database, 1);
+    let only = pool.get().await.expect("the only one");
+    let thread = cancel(&mut observer, only, ENDLESS).await;
+    eventually(BOUND, "the wish for a second token", async || pool.status().wanted == 2).await;
+    pool.governed().allot(2, Recall::None);
+    eventually(BOUND, "the close to end", async || pool.status().closing == 0).await;
+    assert!(!observer.exists(thread).await, "the token was free before the slot");
+    eventually(BOUND, "the wish to end", async || pool.status().wanted == 0).await;
+}
+
+#[tokio::test]
 async fn with_no_other_connection_the_token_waits_for_the_querys_end() {
     let database = MariaDb::start(20).await;
     let mut observer = Observer::of(&database).await;

@@ -123,13 +123,13 @@ impl<T, W> State<T, W> {
         }
     }
 
-    /// Tokens that this pool has use for: a warm minimum, and those in use or
-    /// asked for, up to its maximum.
+    /// Tokens that this pool has use for: a warm minimum, and those in use, asked
+    /// for, or held up by a close that may last, up to its maximum.
     pub(super) fn wanted(&self) -> u32 {
         if self.closed {
             return 0;
         }
-        let needed = self.in_use + self.opening + self.waiters.waiting();
+        let needed = self.in_use + self.opening + self.stalled + self.waiters.waiting();
         needed.max(self.limits.minimum).min(self.limits.maximum)
     }
 

@@ -75,6 +75,9 @@ pub struct State<T, W> {
     pub(super) free: u32,
     pub(super) opening: u32,
     pub(super) closing: u32,
+    /// Of those, the closes that asked for another connection. They may take
+    /// as long as a query, and what waits meanwhile needs a token beside theirs.
+    pub(super) stalled: u32,
     pub(super) in_use: u32,
     /// The longest idle in front.
     pub(super) idle: VecDeque<Idle<T>>,
@@ -131,6 +134,7 @@ impl<T, W> State<T, W> {
             free: 0,
             opening: 0,
             closing: 0,
+            stalled: 0,
             in_use: 0,
             idle: VecDeque::with_capacity(limits.maximum.min(1_024) as usize),
             waiters: Waiters::new(),
@@ -325,6 +329,18 @@ impl<T, W> State<T, W> {
             self.put_free(effects);
         }
         self.finish(effects);
+    }
+
+    /// A close asks for another connection for the first time: it may last.
+    pub fn close_stalls(&mut self, effects: &mut Effects<T, W>) {
+        self.stalled += 1;
+        self.finish(effects);
+    }
+
+    /// The end of a close that stalled.
+    pub fn stalled_close_ended(&mut self, effects: &mut Effects<T, W>) {
+        self.stalled -= 1;
+        self.close_ended(effects);
     }
 
     /// A token without a connection comes back, as those of `Tokens` do.

@@ -6,15 +6,15 @@
 //! runtime.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use deadpool::managed::Manager;
 use tokio::time::timeout;
 
 use crate::clock::Time;
 use crate::hooks::{OnReturn, Spare};
-use crate::ledger::{Shell, State};
+use crate::ledger::Shell;
 use crate::statistics::Held;
 
 use super::shared::{Pooled, Shared};
@@ -53,7 +53,7 @@ impl<M: Manager + 'static> Shared<M> {
             self.severers.remove(id);
         }
         self.leave_manager(&mut pooled);
-        let closing = Closing { shared: Arc::clone(self) };
+        let closing = Closing { shared: Arc::clone(self), stalled: Arc::default() };
         self.runtime.spawn(closing.run(pooled.connection));
     }
 
@@ -96,14 +96,25 @@ impl<M: Manager + 'static> Shared<M> {
 /// A token whose connection is being closed.
 struct Closing<M: Manager + 'static> {
     shared: Arc<Shared<M>>,
+    /// Set once the hook has asked for another connection, or at the end.
+    stalled: Arc<OnceLock<()>>,
 }
 
 impl<M: Manager + 'static> Closing<M> {
     async fn run(self, connection: M::Type) {
-        let shared = Arc::clone(&self.shared);
+        // Weak, so that a hook that keeps its spare longer changes nothing.
+        let (shared, stalled) = (Arc::clone(&self.shared), Arc::downgrade(&self.stalled));
         let spare = Spare::new(move || {
-            let shared = Arc::clone(&shared);
-            Box::pin(async move { shared.checkout_spare().await })
+            let (shared, stalled) = (Arc::clone(&shared), stalled.upgrade());
+            Box::pin(async move {
+                let stalled = stalled?;
+                shared.ledger.step(|state, effects| {
+                    if stalled.set(()).is_ok() {
+                        state.close_stalls(effects);
+                    }
+                });
+                shared.checkout_spare().await
+            })
         });
         let limit = self.shared.settings.close_timeout;
         // The async block starts the hook under the timeout's eye; either way
@@ -121,7 +132,11 @@ impl<M: Manager + 'static> Closing<M> {
 
 impl<M: Manager + 'static> Drop for Closing<M> {
     fn drop(&mut self) {
-        self.shared.ledger.step(State::close_ended);
+        self.shared.ledger.step(|state, effects| match self.stalled.set(()) {
+            // From now on it cannot stall any more.
+            Ok(()) => state.close_ended(effects),
+            Err(()) => state.stalled_close_ended(effects),
+        });
     }
 }
 

@@ -115,7 +115,8 @@ pub struct Demand {
     #[prost(uint32, tag = "9")]
     pub waiting: u32,
     /// Tokens the node has use for:
-    /// min(pool maximum, max(warm minimum, in use + opening + waiting)).
+    /// min(pool maximum, max(warm minimum, in use + opening + waiting + closes
+    /// that need another connection)).
     #[prost(uint32, tag = "10")]
     pub wanted: u32,
     /// Age of the oldest waiting task, in microseconds; 0 when none waits.
