@@ -41,6 +41,8 @@ pub(crate) struct Batch {
     pub(crate) welcomes: Vec<StreamId>,
     pub(crate) calls: Vec<(DatabaseId, SessionId, Call)>,
     pub(crate) released: Vec<Ticket>,
+    /// Answered with a lease that an earlier attempt got.
+    pub(crate) repeated: Vec<Ticket>,
 }
 
 impl Core {
@@ -238,7 +240,7 @@ impl Core {
         for (database, request, call) in batch.calls {
             self.requeue(database, request, call, effects);
         }
-        for ticket in batch.released {
+        for ticket in batch.released.into_iter().chain(batch.repeated) {
             effects.push(Effect::Reply { ticket, reply: UnaryReply::StoreUnavailable });
         }
         for stream in batch.welcomes {

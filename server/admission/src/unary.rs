@@ -96,12 +96,13 @@ impl Core {
         }
         match outcome {
             Outcome::Leased => {
-                let tokens = *tokens;
+                let (tokens, ttl) = (*tokens, session.ttl);
                 session.heard = running;
                 if session.handed.len() < HANDED {
                     session.handed.push(acquire.ticket);
                 }
-                UnaryReply::Leased { lease: acquire.request, tokens, ttl: session.ttl }
+                self.batch.repeated.push(acquire.ticket);
+                UnaryReply::Leased { lease: acquire.request, tokens, ttl }
             }
             Outcome::Released => UnaryReply::AlreadyReleased,
             Outcome::Expired => UnaryReply::Expired,

@@ -156,6 +156,30 @@ async fn a_unary_call_waits_for_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repeated_call_hears_that_the_store_fails() {
+    let running = Running::start(5).await;
+    let call = || AcquireCall {
+        request: SessionId(9),
+        node: "script".into(),
+        workload: "default".into(),
+        database: ORDERS,
+        tokens: 2,
+    };
+    let leased = running.handle.acquire(call(), Duration::ZERO).await;
+    assert!(matches!(leased, Ok(UnaryReply::Leased { .. })), "{leased:?}");
+    running.store.set_failing(true);
+    // The store is not asked before something has to be written.
+    drop(running.open(1, 0).await);
+    let mut health = running.handle.health();
+    health.wait_for(|health| health.store.is_err()).await.expect("the driver runs");
+    let asked = Instant::now();
+    let again = running.handle.acquire(call(), PATIENCE).await;
+    assert_eq!(again, Ok(UnaryReply::StoreUnavailable));
+    assert!(asked.elapsed() < Duration::from_secs(1), "it did not wait for what will not come");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn operators_hear_that_the_store_fails() {
     let running = Running::start(5).await;
     running.store.set_failing(true);
