@@ -3,7 +3,7 @@
 //! then is the token free. Knows nothing of tokens; the pool bounds the whole
 //! with its `close_timeout`.
 
-use std::{pin::pin, time::Duration};
+use std::{future::pending, pin::pin, time::Duration};
 
 use mysql_async::{Conn, prelude::Queryable as _};
 use tokio::time::{sleep, timeout};
@@ -26,8 +26,18 @@ const FAREWELL_BOUND: Duration = Duration::from_secs(1);
 /// How much longer a slot may stay taken when there is no socket to watch, or
 /// the driver has found it dead: servers were seen to take up to 75 ms.
 const UNSEEN_GRACE: Duration = Duration::from_millis(100);
-/// Pause between two KILLs, of which the second shall find no such thread.
+/// Pause before a connection is asked for to KILL with, and between two such.
 const KILL_PAUSE: Duration = Duration::from_millis(50);
+/// Pauses between the KILLs of one connection, of which the last shall find no
+/// such thread.
+const GONE_PAUSES: [Duration; 6] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+    Duration::from_millis(16),
+    Duration::from_millis(32),
+];
 /// The server has no thread of this number.
 const NO_SUCH_THREAD: u16 = 1094;
 
@@ -88,8 +98,8 @@ async fn cut_off(connection: Connection, spare: Spare<Manager>) {
     }
 }
 
-/// Returns when the server has `closed`, be it after a KILL or because the
-/// query ended by itself while no connection was to be had for a KILL.
+/// Returns when the server has `closed`, because the query ended by itself
+/// before a connection was to be had for a KILL, or when the KILL has worked.
 async fn killed_or_ended(thread: &Thread, closed: impl Future<Output = ()>, spare: &Spare<Manager>) {
     let mut closed = pin!(closed);
     // Most often nothing ran any more.
@@ -100,17 +110,24 @@ async fn killed_or_ended(thread: &Thread, closed: impl Future<Output = ()>, spar
         () = &mut closed => return,
         helper = spare.connection() => helper,
     };
-    // Not to be dropped half-way: the helper would be lost, too.
-    kill(thread, helper).await;
-    closed.await;
+    match kill(thread, helper).await {
+        // At a KILL the server closes the socket at once, the thread ends later.
+        Killed::Ending => kill_until_gone(thread, spare).await,
+        Killed::Gone => {}
+        Killed::Not => closed.await,
+    }
 }
 
-/// Repeats the KILL until there is no such thread, as nothing else tells.
+/// Repeats the KILL until there is no such thread, as nothing else tells. Does
+/// not return when nobody can do it: then the pool's `close_timeout` decides.
 async fn kill_until_gone(thread: &Thread, spare: &Spare<Manager>) {
-    while kill(thread, spare.connection().await).await == Killed::Ending {
-        sleep(KILL_PAUSE).await;
+    loop {
+        match kill(thread, spare.connection().await).await {
+            Killed::Ending => sleep(KILL_PAUSE).await,
+            Killed::Gone => return,
+            Killed::Not => pending().await,
+        }
     }
-    sleep(UNSEEN_GRACE).await;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +141,8 @@ enum Killed {
 }
 
 /// Ends `thread` on the server through another connection of the pool. That
-/// one has a token of its own, so the KILL never passes the cap.
+/// one has a token of its own, so the KILL never passes the cap. Not to be
+/// dropped half-way: the helper would be lost, too.
 async fn kill(thread: &Thread, helper: Option<Checkout<Manager>>) -> Killed {
     let Some(mut helper) = helper else {
         debug!(thread = thread.id, "no connection to kill a cancelled query with");
@@ -137,7 +155,14 @@ async fn kill(thread: &Thread, helper: Option<Checkout<Manager>>) -> Killed {
         );
         return Killed::Not;
     }
-    let killed = say_kill(&mut helper, thread.id).await;
+    let mut killed = say_kill(&mut helper, thread.id).await;
+    for pause in GONE_PAUSES {
+        if killed != Killed::Ending {
+            break;
+        }
+        sleep(pause).await;
+        killed = say_kill(&mut helper, thread.id).await;
+    }
     debug!(thread = thread.id, ?killed, "KILL of a cancelled query");
     killed
 }
