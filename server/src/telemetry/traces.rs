@@ -38,7 +38,7 @@ pub struct Admission<'a> {
 }
 
 impl Traces {
-    pub(super) fn new(tracer: Option<SdkTracer>) -> Self {
+    pub(crate) fn new(tracer: Option<SdkTracer>) -> Self {
         Self { tracer }
     }
 

@@ -4,6 +4,7 @@
 mod failures;
 mod operators;
 mod sessions;
+mod traces;
 mod unary;
 
 use std::{
