@@ -4,6 +4,7 @@ use std::{process::Command, time::Duration};
 
 use leasehold_integration_tests::{
     binaries,
+    fleet::{DATABASE, Fleet, Terms},
     mariadb::MariaDb,
     node::{Load, Node, Report},
     process::Process,
@@ -56,6 +57,26 @@ async fn asked_to_end_it_still_reports() {
     assert_eq!(report.node, "early");
     assert!(report.checkouts > 0, "{report:?}");
     eventually(BOUND, "its connections to close", async || database.connections("app").await == 0).await;
+}
+
+#[tokio::test]
+async fn asked_to_end_it_kills_what_runs_and_gives_everything_back() {
+    let fleet = Fleet::start(Terms { max_connections: 20, reserve: 5, ..Terms::default() }).await;
+    let directory = scratch::directory("node");
+    let mut command = Command::new(binaries::app_node());
+    command.args(["--server", &fleet.server.url(), "--database", DATABASE]);
+    command.args(["--mysql", &fleet.database.url("app"), "--pool-max", "4", "--tasks", "2"]);
+    // Unlike `SLEEP` it does not look after its client.
+    command.args(["--seconds", "600", "--query", "SELECT BENCHMARK(1000000000000, 1)"]);
+    let mut node = Process::spawn("app_node", &command, directory.path());
+    let busy = async || fleet.database.observer().crowd("app").await.busy == 2;
+    eventually(BOUND, "its queries to run", busy).await;
+    assert!(node.stop().await.success());
+    let report: Report = serde_json::from_str(&node.output()).expect("a report");
+    assert_eq!((report.checkouts, report.failures()), (2, 0), "{report:?}");
+    assert_eq!(fleet.database.connections("app").await, 0, "{}", node.log());
+    let state = fleet.server.database(DATABASE).await;
+    assert_eq!((state.held, state.sessions), (0, 0), "{state:?}");
 }
 
 #[tokio::test]
