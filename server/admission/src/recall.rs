@@ -53,7 +53,7 @@ impl Database {
             return;
         }
         let receivers = self.receivers(now, room);
-        let missing: u32 = receivers.iter().map(|receiver| receiver.missing).sum();
+        let missing = receivers.iter().map(|receiver| receiver.missing).fold(0, u32::saturating_add);
         let coming: u32 =
             self.leases.values().filter(|lease| lease.recall == Recall::Idle).map(Lease::giving).sum();
         let missing = missing.saturating_sub(coming);

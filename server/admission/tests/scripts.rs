@@ -527,6 +527,17 @@ fn more_than_the_cap_is_refused_at_once() {
 }
 
 #[test]
+fn absurd_demands_are_sums_like_any_other() {
+    let mut world = World::new(settings(10));
+    run(
+        &mut world,
+        "hello a\nhello b\nhello c\nwait a 4000000000\nwait b 4000000000\nwait c 4000000000\npass 1s",
+    );
+    assert_eq!(world.core.databases(world.now)[0].waiting, u32::MAX);
+    assert_eq!(world.truly_held(), 10);
+}
+
+#[test]
 fn messages_of_unknown_streams_are_dropped() {
     let mut world = World::new(settings(10));
     let stream = StreamId(99);
