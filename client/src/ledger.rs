@@ -118,8 +118,9 @@ impl<T> Ledger<T> {
     #[inline]
     fn carry_out(&self, effects: Effects<T, Waker>) -> Few<T> {
         let Effects { wake, close, report, upkeep, emptied } = effects;
-        for waker in wake {
-            waker.wake();
+        // Mostly there is none, and then even an empty list costs something.
+        if !wake.is_empty() {
+            wake.into_iter().for_each(Waker::wake);
         }
         if report {
             self.reporter.changed();

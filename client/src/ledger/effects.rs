@@ -49,11 +49,13 @@ impl<X> Few<X> {
     }
 
     /// How many elements there are.
+    #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.len()
     }
 
     /// True when there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -134,6 +134,7 @@ impl<T, W> State<T, W> {
 
     /// Ends every change: asserts what must always be true, in release builds
     /// too, and notes what the change calls for.
+    #[inline]
     pub(super) fn finish(&mut self, effects: &mut Effects<T, W>) {
         let open = self.in_use + self.idle.len() as u32 + self.opening + self.closing;
         assert!(self.free + open == self.tokens, "a token is lost or counted twice");

@@ -17,7 +17,7 @@ use crate::hooks::{OnReturn, Spare};
 use crate::ledger::Shell;
 use crate::statistics::Held;
 
-use super::shared::{Pooled, Shared};
+use super::shared::{Entry, Pooled, Shared};
 
 impl<M: Manager + 'static> Shared<M> {
     /// A checkout ends.
@@ -58,7 +58,7 @@ impl<M: Manager + 'static> Shared<M> {
     }
 
     /// Tells the manager, once, that a connection leaves it.
-    pub(super) fn leave_manager(&self, pooled: &mut Pooled<M::Type>) {
+    pub(super) fn leave_manager(&self, pooled: &mut Entry<M::Type>) {
         if !std::mem::replace(&mut pooled.left_manager, true) {
             let detach = || self.manager.detach(&mut pooled.connection);
             if catch_unwind(AssertUnwindSafe(detach)).is_err() {
@@ -68,7 +68,7 @@ impl<M: Manager + 'static> Shared<M> {
     }
 
     /// What happens to a connection that comes back.
-    fn verdict(&self, pooled: &mut Pooled<M::Type>, now: Time) -> OnReturn {
+    fn verdict(&self, pooled: &mut Entry<M::Type>, now: Time) -> OnReturn {
         if pooled.is_expired(now) || pooled.fences != self.fences.load(Ordering::SeqCst) {
             return OnReturn::Close;
         }
@@ -84,7 +84,9 @@ impl<M: Manager + 'static> Shared<M> {
 
     fn put_back(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Option<Held>, now: Time) {
         let ((), close) = self.ledger.change(|state, effects| state.give_back(pooled, held, now, effects));
-        self.close_all(close);
+        if !close.is_empty() {
+            self.close_all(close);
+        }
     }
 
     fn start_reset(self: &Arc<Self>, pooled: Pooled<M::Type>) {

@@ -15,7 +15,7 @@ use crate::statistics::{Held, Site};
 use crate::trace::connect_span;
 
 use super::guard::Checkout;
-use super::shared::{Pooled, Shared};
+use super::shared::{Entry, Pooled, Shared};
 
 /// The first pause after a refusal; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -66,10 +66,10 @@ impl<M: Manager + 'static> Shared<M> {
         Ok(())
     }
 
-    fn pool(&self, connection: M::Type) -> Pooled<M::Type> {
+    fn entry(&self, connection: M::Type) -> Entry<M::Type> {
         let created = self.ledger.now();
         let severing = self.hooks.severer(&connection).map(|severer| self.severers.add(severer));
-        Pooled {
+        Entry {
             connection,
             metrics: Metrics::default(),
             created,
@@ -118,7 +118,7 @@ impl<'a, M: Manager + 'static> Opening<'a, M> {
             match timeout(left, shared.manager.create()).await {
                 Ok(Ok(connection)) => {
                     let took = shared.ledger.now().since(since);
-                    return Ok((shared.pool(connection), took));
+                    return Ok((Box::new(shared.entry(connection)), took));
                 }
                 Ok(Err(error)) if shared.hooks.is_refused_for_now(&error) => refusal = Some(error),
                 Ok(Err(source)) => {

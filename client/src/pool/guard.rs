@@ -9,7 +9,7 @@ use deadpool::managed::{Manager, Metrics};
 
 use crate::statistics::Held;
 
-use super::shared::{Pooled, Shared};
+use super::shared::{Entry, Pooled, Shared};
 
 /// A connection in use. It goes back to its pool when it is dropped; dropped by
 /// a panic it is closed, for nobody knows in what state it is.
@@ -57,11 +57,11 @@ impl<M: Manager + 'static> Checkout<M> {
 }
 
 impl<M: Manager + 'static> Out<M> {
-    fn pooled(&self) -> &Pooled<M::Type> {
+    fn pooled(&self) -> &Entry<M::Type> {
         self.pooled.as_ref().expect("a guard has its connection until it drops")
     }
 
-    fn pooled_mut(&mut self) -> &mut Pooled<M::Type> {
+    fn pooled_mut(&mut self) -> &mut Entry<M::Type> {
         self.pooled.as_mut().expect("a guard has its connection until it drops")
     }
 
