@@ -71,11 +71,11 @@ async fn serve_with(
     ping_timeout: Duration,
 ) -> Result<(), Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    let reflection = Reflection::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .expect("the descriptor set is whole");
+    let reflection = || {
+        Reflection::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     let leases = LeaseServiceServer::new(Leases { handle: handle.clone() });
     let admin = AdminServiceServer::new(Admin { handle: handle.clone() });
     let server = Server::builder()
@@ -85,7 +85,9 @@ async fn serve_with(
         .add_service(leases.max_decoding_message_size(MESSAGE_BYTES))
         .add_service(admin.max_decoding_message_size(MESSAGE_BYTES))
         .add_service(health_service)
-        .add_service(reflection)
+        .add_service(reflection().build_v1().expect("the descriptor set is whole"))
+        // Python's library and older tools know only this version.
+        .add_service(reflection().build_v1alpha().expect("the descriptor set is whole"))
         .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), {
             let handle = handle.clone();
             async move {

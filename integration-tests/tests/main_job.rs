@@ -1,0 +1,65 @@
+//! The main job, on a real database: a fleet whose pools could grow to eight
+//! times what the database admits never meets its limit, and leaves next to
+//! nothing of its share unused. Without Leasehold the same fleet meets the
+//! limit all the time.
+
+use std::time::Duration;
+
+use leasehold_integration_tests::{
+    figures::measured,
+    fleet::{ACCOUNT, Fleet, Terms, none_failed, reports, start_nodes},
+    mariadb::MariaDb,
+    node::{Load, Report},
+    stage::Stage,
+};
+
+const MAX_CONNECTIONS: u32 = 40;
+const CAP: u32 = 30;
+const NODES: usize = 8;
+const TASKS: usize = 20;
+const SECONDS: u64 = 20;
+/// Refusals are plentiful without Leasehold: a part of the time is enough.
+const DIRECT_SECONDS: u64 = 5;
+/// Until the nodes have started and asked for what they need.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_with_leasehold_fills_its_share_and_never_meets_the_limit() {
+    let _stage = Stage::alone().await;
+    let fleet = Fleet::start(Terms::default()).await;
+    let watch = fleet.watch();
+    let reports = reports(start_nodes(NODES, &fleet.load(TASKS, SECONDS))).await;
+    let seen = watch.end().await;
+    let loaded = seen.between(WARM_UP, Duration::from_secs(SECONDS));
+    let most = fleet.database.observer().status("Max_used_connections").await;
+    measured(format_args!(
+        "cap {CAP}: at most {} connections of the fleet at once, {:.1} open and {:.1} busy on average; \
+         the database saw at most {most} of all accounts; checkouts per node: {:?}",
+        seen.peak(),
+        loaded.mean_open(),
+        loaded.mean_busy(),
+        checkouts(&reports)
+    ));
+
+    let refused: u64 = reports.iter().map(Report::refused).sum();
+    assert_eq!(refused, 0, "errors 1040 with Leasehold");
+    none_failed(&reports);
+    assert!(seen.peak() <= CAP, "the fleet had {} connections, more than {CAP}", seen.peak());
+    assert!(most <= u64::from(MAX_CONNECTIONS), "the database met its limit: {most}");
+    assert!(loaded.mean_open() >= 0.9 * f64::from(CAP), "{} of {CAP} were open", loaded.mean_open());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_fleet_without_leasehold_is_refused_by_the_hundred() {
+    let _stage = Stage::alone().await;
+    let database = MariaDb::start(MAX_CONNECTIONS).await;
+    let load = Load::new(database.url(ACCOUNT), TASKS, DIRECT_SECONDS);
+    let reports = reports(start_nodes(NODES, &load)).await;
+    let refused: u64 = reports.iter().map(Report::refused).sum();
+    measured(format_args!("without Leasehold: {refused} errors 1040 in {DIRECT_SECONDS} s"));
+    assert!(refused >= 200, "only {refused} errors 1040 without Leasehold");
+}
+
+fn checkouts(reports: &[Report]) -> Vec<u64> {
+    reports.iter().map(|report| report.checkouts).collect()
+}
