@@ -79,9 +79,11 @@ Example:
     max_term_width = 100
 )]
 pub(crate) struct Arguments {
-    /// Server to talk to: http://HOST:PORT, HOST:PORT, HOST or [IPV6]:PORT
+    /// Server to talk to.
     #[arg(
         long,
+        // Not from the comment above: rustdoc takes the brackets for a link.
+        help = "Server to talk to: http://HOST:PORT, HOST:PORT, HOST or [IPV6]:PORT",
         global = true,
         help_heading = GLOBAL_OPTIONS,
         value_name = "URL",
