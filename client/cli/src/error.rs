@@ -101,7 +101,8 @@ impl Error {
 /// What the server said, or what its code means when it said nothing.
 fn refusal(status: &Status) -> String {
     if status.code() == Code::Unimplemented {
-        return "it does not know this call; is this its gRPC port, and is it of the same version?".to_owned();
+        return "it does not know this call; is this its gRPC port, and is it of the same version?"
+            .to_owned();
     }
     match status.message() {
         "" => status.code().description().to_lowercase(),
