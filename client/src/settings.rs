@@ -32,7 +32,8 @@ pub struct Settings {
     /// once. Default 30 min.
     pub max_lifetime: Option<Duration>,
     /// Longest time for closing one connection. Its token is counted until
-    /// then. Default 5 s.
+    /// then, and free after it whatever became of the connection: a cancelled
+    /// query that nobody could kill may still run there. Default 30 s.
     pub close_timeout: Duration,
     /// Longest time that closing the pool waits for connections in use.
     /// Default 30 s.
@@ -49,7 +50,7 @@ impl Default for Settings {
             recycle_timeout: Duration::from_secs(5),
             idle_timeout: Some(Duration::from_secs(10 * 60)),
             max_lifetime: Some(Duration::from_secs(30 * 60)),
-            close_timeout: Duration::from_secs(5),
+            close_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(30),
         }
     }

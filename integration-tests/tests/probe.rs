@@ -51,7 +51,7 @@ impl Probe {
     /// The next complaint.
     async fn complains(&mut self) -> String {
         loop {
-            if let Report::Down { error } = self.next().await {
+            if let Report::Down { error, .. } = self.next().await {
                 return error;
             }
         }

@@ -63,6 +63,8 @@ pub enum Report {
     Down {
         /// Why, for people, on one line.
         error: String,
+        /// Another watcher has the database.
+        watched_elsewhere: bool,
     },
 }
 
@@ -111,18 +113,26 @@ pub trait Session: Send {
 
 /// Why a database could not be asked: one line for people, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error(String);
+pub struct Error {
+    message: String,
+    watched_elsewhere: bool,
+}
 
 impl Error {
     /// An error that reads like this.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self { message: message.into(), watched_elsewhere: false }
+    }
+
+    /// Another watcher has the database.
+    pub fn watched_elsewhere(message: impl Into<String>) -> Self {
+        Self { message: message.into(), watched_elsewhere: true }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -136,7 +146,8 @@ pub async fn run(name: &str, database: impl Database, reports: mpsc::Sender<Repo
         let Outcome::Failed(error) = watch(name, &database, &reports, &mut pauses).await else { return };
         // Whoever takes the report tells people when the state changes; this is each attempt.
         debug!(database = name, %error, "probe failed");
-        if reports.send(Report::Down { error: error.to_string() }).await.is_err() {
+        let Error { message, watched_elsewhere } = error;
+        if reports.send(Report::Down { error: message, watched_elsewhere }).await.is_err() {
             return;
         }
         tokio::select! {

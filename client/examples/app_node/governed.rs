@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_client::{
     Checkout, Client, Error, LeasedPool, RecycleFailure,
-    mysql::{self, Hooks, Manager},
+    mysql::{self, Manager},
 };
 use mysql_async::Conn;
 use tokio::time::{sleep, timeout};
@@ -16,9 +16,6 @@ use crate::{
 
 /// Longest time for one connect, tries again included.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for one close: as long as a cancelled query may run on while
-/// there is no connection to kill it with.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait at the end for cancelled queries to be killed, while there are
 /// still connections to kill them with.
 const KILL_BOUND: Duration = Duration::from_secs(5);
@@ -41,12 +38,10 @@ impl Governed {
         }
         let client = client.connect().await?;
         let pool = client
-            .pool(&arguments.database, manager)
-            .hooks(Hooks)
+            .mysql_pool(&arguments.database, manager)
             .max_size(arguments.pool_max.get())
             .wait_timeout(Some(arguments.wait_timeout))
             .create_timeout(CREATE_TIMEOUT)
-            .close_timeout(CLOSE_TIMEOUT)
             .build()?;
         client.ready(&arguments.database).await?;
         Ok(Self { client, pool })

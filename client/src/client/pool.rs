@@ -43,6 +43,19 @@ impl Client {
     }
 }
 
+#[cfg(feature = "mysql")]
+impl Client {
+    /// As [`Client::pool`], over the ready manager for MySQL and MariaDB, with
+    /// its hooks: what that manager knows beyond deadpool's trait.
+    pub fn mysql_pool(
+        &self,
+        database: &str,
+        manager: crate::mysql::Manager,
+    ) -> ClientPoolBuilder<crate::mysql::Manager> {
+        self.pool(database, manager).hooks(crate::mysql::Hooks)
+    }
+}
+
 impl<M: Manager + 'static> ClientPoolBuilder<M> {
     /// What the driver knows beyond the manager. See [`PoolBuilder::hooks`].
     pub fn hooks(self, hooks: impl Hooks<M>) -> Self {
@@ -89,7 +102,7 @@ impl<M: Manager + 'static> ClientPoolBuilder<M> {
         self.with(|pool| pool.max_lifetime(limit))
     }
 
-    /// Longest time for closing one connection. Default 5 s.
+    /// Longest time for closing one connection. Default 30 s.
     pub fn close_timeout(self, limit: Duration) -> Self {
         self.with(|pool| pool.close_timeout(limit))
     }

@@ -131,9 +131,9 @@ impl Core {
                 at.recap(effects);
                 self.decide(now, database, effects);
             }
-            Event::ProbeDown { database, error } => {
+            Event::ProbeDown { database, error, watched_elsewhere } => {
                 let at = &mut self.databases[database.0 as usize];
-                if at.watch.down(error.clone()) {
+                if at.watch.down(error.clone(), watched_elsewhere) {
                     effects.push(Effect::Note(Note::ProbeLost { database, error }));
                 }
                 at.recap(effects);

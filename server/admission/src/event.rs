@@ -86,6 +86,9 @@ pub enum Event {
         database: DatabaseId,
         /// Why, for people.
         error: String,
+        /// Another server watches it: this one may grant nothing, whatever
+        /// cap it knew.
+        watched_elsewhere: bool,
     },
     /// The settings of a database changed.
     Configure {

@@ -23,6 +23,8 @@ pub(crate) struct Watch {
     state: ProbeState,
     /// The cap that was in force before the start.
     last_cap: Option<u32>,
+    /// Another server watches it.
+    elsewhere: bool,
     newest: Option<(Time, Observation)>,
     /// Answered, not yet judged.
     pending: Option<(Time, Observation)>,
@@ -57,6 +59,7 @@ impl Watch {
         Watch {
             state: if watched { ProbeState::Starting } else { ProbeState::None },
             last_cap,
+            elsewhere: false,
             newest: None,
             pending: None,
             window: Window::default(),
@@ -89,14 +92,16 @@ impl Watch {
         let restarted = self.newest.is_some_and(|(_, before)| observation.uptime < before.uptime);
         let up = self.state != ProbeState::Ok;
         self.state = ProbeState::Ok;
+        self.elsewhere = false;
         self.newest = Some((now, observation));
         self.pending = Some((now, observation));
         News { up, restarted }
     }
 
     /// The probe cannot see the database. True when that is new.
-    pub(crate) fn down(&mut self, error: String) -> bool {
-        let new = !matches!(self.state, ProbeState::Down(_));
+    pub(crate) fn down(&mut self, error: String, elsewhere: bool) -> bool {
+        let new = !matches!(self.state, ProbeState::Down(_)) || elsewhere != self.elsewhere;
+        self.elsewhere = elsewhere;
         self.state = ProbeState::Down(error);
         self.pending = None;
         new
@@ -123,12 +128,15 @@ impl Watch {
     }
 
     /// Whether enough is known to grant: an observation made since the start is
-    /// judged, or the database is down and its last cap is known (rule 17).
+    /// judged, or the database is down and its last cap is known (rule 17). Two
+    /// servers would both lease the whole cap, so the one that is not the
+    /// watcher leases nothing.
     pub(crate) fn may_grant(&self) -> bool {
         match self.state {
             ProbeState::None => true,
             ProbeState::Starting => false,
             ProbeState::Ok => self.judged,
+            ProbeState::Down(_) if self.elsewhere => false,
             ProbeState::Down(_) => self.judged || self.last_cap.is_some(),
         }
     }

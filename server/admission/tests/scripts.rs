@@ -337,9 +337,21 @@ fn nothing_is_granted_before_an_observation_is_judged() {
 fn a_database_that_is_down_at_the_start_keeps_its_last_cap() {
     let mut world = World::new(watched());
     run(&mut world, "observe 40 0 0\npass 1s\nrestart\nhello a\nwait a 4\nexpect a=0 held=0 free=0");
-    world.apply(Event::ProbeDown { database: DB, error: "connection refused".into() });
+    world.apply(Event::ProbeDown {
+        database: DB,
+        error: "connection refused".into(),
+        watched_elsewhere: false,
+    });
     world.pump();
     assert_eq!(world.show(), "a=4 held=4 free=26");
+}
+
+#[test]
+fn a_database_that_another_server_watches_is_not_leased() {
+    let mut world = World::new(watched());
+    run(&mut world, "observe 40 0 0\nhello a\nwait a 4\nexpect a=4 held=4 free=26");
+    world.apply(Event::ProbeDown { database: DB, error: "taken".into(), watched_elsewhere: true });
+    run(&mut world, "wait a 1\npass 1s\nexpect a=4 held=4 free=0\nobserve 40 4 0\nexpect a=5 held=5 free=25");
 }
 
 #[test]

@@ -233,7 +233,9 @@ impl DriverHandle {
                 let observation = Observation { sent, max_connections, uptime, fleet, others };
                 Event::Observed { database, observation }
             }
-            Report::Down { error } => Event::ProbeDown { database, error },
+            Report::Down { error, watched_elsewhere } => {
+                Event::ProbeDown { database, error, watched_elsewhere }
+            }
         };
         self.send(Input::Probe(event)).await
     }

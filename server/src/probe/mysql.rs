@@ -120,7 +120,7 @@ impl MysqlSession {
             let holder: Option<Option<u64>> = self.first(format!("SELECT IS_USED_LOCK('{LOCK}')")).await?;
             let holder =
                 holder.flatten().map_or_else(String::new, |id| format!(" (its connection there is {id})"));
-            return Err(Error::new(format!(
+            return Err(Error::watched_elsewhere(format!(
                 "{} is already watched by another Leasehold server, or by another entry of this one{holder}: \
                  one database, one watcher",
                 self.address

@@ -92,7 +92,7 @@ async fn check(script: &str, expected: &str) {
                 assert!(observation.sent <= Instant::now());
                 format!("{at} saw {}", observation.counts.fleet)
             }
-            Report::Down { error } => {
+            Report::Down { error, watched_elsewhere: _ } => {
                 paused = true;
                 format!("{at} down: {error}")
             }
