@@ -303,7 +303,9 @@ impl Core {
                 self.end_quarantine_if(id, database, effects, |_| true);
             }
         }
-        self.databases[database.0 as usize].recap(effects);
+        let at = &mut self.databases[database.0 as usize];
+        at.recap(effects);
+        at.keep_doubtful();
         self.decide(now, database, effects);
     }
 

@@ -179,8 +179,11 @@ impl Database {
 
     /// Most tokens that could be granted now, in total.
     pub(crate) fn room(&self) -> u32 {
-        let taken = self.totals.held + u64::from(self.watch.uncertain());
-        u64::from(self.cap).saturating_sub(taken) as u32
+        self.unheld().saturating_sub(self.watch.kept())
+    }
+
+    fn unheld(&self) -> u32 {
+        u64::from(self.cap).saturating_sub(self.totals.held) as u32
     }
 
     /// Whether grants may be made at all.
@@ -203,8 +206,25 @@ impl Database {
         let to = self.cap_now();
         if to != self.cap {
             effects.push(Effect::Note(Note::CapChanged { database: self.id, from: self.cap, to }));
+            self.watch.keep_also_of(to.saturating_sub(self.cap));
             self.cap = to;
         }
+        // A server that dies before the first lazy write must not come back with
+        // a cap of nothing: it would take everything back from its nodes.
+        if self.cap_written.is_none() && self.watch.newest().is_some() {
+            self.write_cap(effects);
+        }
+    }
+
+    fn write_cap(&mut self, effects: &mut Vec<Effect>) {
+        self.cap_written = Some(self.cap);
+        effects.push(Effect::Commit(Change::PutCap(self.settings.name.clone(), self.cap)));
+    }
+
+    /// An observation was judged: what it leaves in doubt is kept from grants.
+    pub(crate) fn keep_doubtful(&mut self) {
+        let free = self.unheld();
+        self.watch.keep_of(free);
     }
 
     pub(crate) fn quantum(&self) -> Option<Duration> {
@@ -298,8 +318,7 @@ impl Database {
             self.write_ceiling(session, effects);
         }
         if self.settings.watched && self.watch.may_grant() && self.cap_written != Some(self.cap) {
-            self.cap_written = Some(self.cap);
-            effects.push(Effect::Commit(Change::PutCap(self.settings.name.clone(), self.cap)));
+            self.write_cap(effects);
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Watch {
     previous: u32,
     strays: u32,
     uncertain: u32,
+    /// What of the uncertain is kept from grants.
+    kept: u32,
 }
 
 /// The extremes of what all sessions together reported.
@@ -67,6 +69,7 @@ impl Watch {
             previous: 0,
             strays: 0,
             uncertain: 0,
+            kept: 0,
         }
     }
 
@@ -158,6 +161,23 @@ impl Watch {
 
     pub(crate) fn uncertain(&self) -> u32 {
         self.uncertain
+    }
+
+    /// Doubt takes of what is `free` when an observation was judged, and nothing
+    /// of what nodes hold: tokens in motion blur what is seen, and if that stopped
+    /// their motion, each observation would stop it for as long as the next takes.
+    pub(crate) fn keep_of(&mut self, free: u32) {
+        self.kept = self.uncertain.min(free);
+    }
+
+    /// The cap rose by this since: doubt takes of that too.
+    pub(crate) fn keep_also_of(&mut self, risen: u32) {
+        self.keep_of(self.kept.saturating_add(risen));
+    }
+
+    /// What is kept from grants because it may be taken by strays.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
     }
 
     pub(crate) fn strays(&self) -> u32 {

@@ -377,6 +377,30 @@ fn uncertainty_stops_grants_and_recalls_nothing() {
 }
 
 #[test]
+fn uncertainty_leaves_tokens_in_motion_alone() {
+    let mut world = World::new(watched());
+    run(&mut world, "observe 40 0 0\nhello a\nhello b\nwait a 30\nobserve 40 35 0");
+    let view = &world.core.databases(world.now)[0];
+    assert_eq!((view.uncertain, view.cap), (5, 30));
+    run(&mut world, "return a 30\npass 100ms\nwait b 4\nexpect a=26 b=4 held=30 free=0");
+}
+
+#[test]
+fn a_cap_that_rises_is_kept_back_while_it_may_be_taken() {
+    let mut world = World::new(DatabaseSettings { cap: Some(20), ..watched() });
+    run(&mut world, "observe 40 0 0\nhello a\nwait a 20\nobserve 40 25 0");
+    world.apply(Event::Configure { database: DB, settings: watched() });
+    run(&mut world, "wait a 30\nexpect a=25 held=25 free=0");
+}
+
+#[test]
+fn a_server_that_dies_early_comes_back_with_its_cap() {
+    let mut world = World::new(watched());
+    run(&mut world, "observe 40 0 0\nhello a\nwait a 4\nrestart\nhello a\nexpect a=4 held=4 free=0");
+    assert_eq!(world.core.databases(world.now)[0].cap, 30);
+}
+
+#[test]
 fn a_cap_cut_to_nothing_takes_everything_back() {
     let mut world = World::new(settings(10));
     run(&mut world, "hello a\nwait a 10");
