@@ -16,6 +16,7 @@ pub mod durable;
 mod attach;
 mod core;
 mod database;
+mod donors;
 mod effect;
 mod event;
 mod grant;

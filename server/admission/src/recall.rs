@@ -7,6 +7,7 @@ use core::time::Duration;
 use crate::{
     Recall, SessionId, Time,
     database::Database,
+    donors::{Donor, Donors, Shares},
     lease::{Lease, Standing},
 };
 
@@ -126,16 +127,21 @@ impl Database {
     /// for those that have none.
     fn recall_busy(&mut self, receivers: &[Receiver], missing: u32, quantum: Duration, now: Time) {
         let shares = Shares::of(self);
+        let mut donors = Donors::of(self, &shares, now);
         let mut missing = missing;
         for receiver in receivers {
             let mut wanted = receiver.missing.min(missing);
             let mut destitute = receiver.destitute;
-            while wanted > 0 && self.budget_left() {
-                let Some(donor) = self.donor(receiver, destitute, quantum, &shares, now) else { break };
+            while wanted > 0 {
+                if !self.budget_left() {
+                    return;
+                }
+                let Some(donor) = self.donor(receiver, destitute, quantum, &shares, &donors) else { break };
                 self.change(donor, |lease| {
                     lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
                 });
                 self.moves.add(donor, receiver.session, now);
+                donors = Donors::of(self, &shares, now);
                 destitute = false;
                 wanted -= 1;
                 missing -= 1;
@@ -143,46 +149,31 @@ impl Database {
         }
     }
 
-    /// The session whose busy token moves to the receiver: among those that may
-    /// be asked, the one whose oldest task is youngest.
+    /// The session whose busy token moves to the receiver, if one may be asked:
+    /// by its share, because the receiver is left far behind, or because it
+    /// has nothing.
     fn donor(
         &self,
         receiver: &Receiver,
         destitute: bool,
         quantum: Duration,
         shares: &Shares,
-        now: Time,
+        donors: &Donors,
     ) -> Option<SessionId> {
-        let below_share = self.leases.get(&receiver.session).is_some_and(|lease| {
-            let coming = lease.held() + self.moves.promised(receiver.session);
-            shares.half_below(lease, coming)
-        });
-        let escaping = self.moves.promised(receiver.session) == 0;
-        let may_give = |session: &SessionId, lease: &Lease| {
-            let pending = lease.giving();
-            let stale = pending > self.moves.asked(*session);
-            let enough =
-                if stale { lease.demand.in_use > 2 * pending } else { lease.demand.in_use > pending };
-            let lag = receiver.age.saturating_sub(lease.age(now));
-            let left = lease.demand.holding.saturating_sub(pending);
-            let by_share = lag > quantum && below_share && shares.not_half_below(lease, left);
-            let by_escape = lag > quantum * 2 && escaping;
-            let by_poverty = destitute && left > 1;
-            let attached = matches!(lease.standing, Standing::Attached(_));
-            let other = *session != receiver.session;
-            attached && other && enough && (by_share || by_escape || by_poverty)
-        };
-        self.leases
-            .iter()
-            .filter(|(session, lease)| may_give(session, lease))
-            .min_by_key(|(session, lease)| {
-                (
-                    lease.age(now),
-                    core::cmp::Reverse(lease.demand.holding.saturating_sub(lease.giving())),
-                    **session,
-                )
-            })
-            .map(|(session, _)| *session)
+        let promised = self.moves.promised(receiver.session);
+        let below_share = self
+            .leases
+            .get(&receiver.session)
+            .is_some_and(|lease| shares.half_below(lease, lease.held() + promised));
+        let lags = |donor: &Donor, by: Duration| receiver.age.saturating_sub(donor.age) > by;
+        let by_share = donors.above_share.other_than(receiver.session);
+        let by_escape = donors.any.other_than(receiver.session);
+        let by_poverty = donors.with_two.other_than(receiver.session);
+        by_share
+            .filter(|donor| below_share && lags(donor, quantum))
+            .or_else(|| by_escape.filter(|donor| promised == 0 && lags(donor, quantum * 2)))
+            .or_else(|| by_poverty.filter(|_| destitute))
+            .map(|donor| donor.session)
     }
 
     /// Whether one more token may be in motion (rule 7): recalled, granted on
@@ -226,50 +217,5 @@ impl Database {
         for session in sessions {
             self.change(session, |lease| lease.lower(0, Recall::NextReturn));
         }
-    }
-}
-
-/// The parts of the cap that sessions are due: by their tasks in work and
-/// waiting, times how long they hold.
-#[derive(Clone, Copy, Debug)]
-struct Shares {
-    cap: u128,
-    total: u128,
-    /// Hold of sessions that have not measured theirs, in microseconds.
-    usual_hold: u128,
-}
-
-impl Shares {
-    fn of(database: &Database) -> Shares {
-        let holds = || {
-            database.leases.values().map(|lease| lease.demand.mean_hold.as_micros()).filter(|hold| *hold > 0)
-        };
-        let usual_hold = holds().sum::<u128>().checked_div(holds().count() as u128).unwrap_or(1).max(1);
-        let mut shares = Shares { cap: u128::from(database.cap), total: 0, usual_hold };
-        shares.total = database.leases.values().map(|lease| shares.weight(lease)).sum::<u128>().max(1);
-        shares
-    }
-
-    fn weight(&self, lease: &Lease) -> u128 {
-        let hold = match lease.demand.mean_hold.as_micros() {
-            0 => self.usual_hold,
-            measured => measured,
-        };
-        u128::from(lease.demand.in_use + lease.demand.waiting) * hold
-    }
-
-    /// Twice the share, times the total weight.
-    fn doubled(&self, lease: &Lease) -> u128 {
-        2 * self.cap * self.weight(lease)
-    }
-
-    /// `tokens < share − 0.5`
-    fn half_below(&self, lease: &Lease, tokens: u32) -> bool {
-        (2 * u128::from(tokens) + 1) * self.total < self.doubled(lease)
-    }
-
-    /// `tokens > share − 0.5`
-    fn not_half_below(&self, lease: &Lease, tokens: u32) -> bool {
-        (2 * u128::from(tokens) + 1) * self.total > self.doubled(lease)
     }
 }
