@@ -93,7 +93,7 @@ fn readiness(status: &StatusReply) -> (StatusCode, String) {
     let (code, mut page) = if status.store_healthy {
         (StatusCode::OK, "ready\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: the store refuses: {}\n", status.store_error))
+        (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: the store fails: {}\n", status.store_error))
     };
     for database in &status.databases {
         let Some(probe) = database.probe.as_ref().filter(|probe| probe.state == "down") else { continue };
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(fetch(says.clone(), "/healthz").await.0, 200);
         let (code, page) = fetch(says, "/readyz").await;
         assert_eq!(code, 503);
-        assert!(page.starts_with("not ready: the store refuses: no space left\n"), "{page}");
+        assert!(page.starts_with("not ready: the store fails: no space left\n"), "{page}");
     }
 
     #[tokio::test(start_paused = true)]

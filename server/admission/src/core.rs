@@ -43,6 +43,8 @@ pub(crate) struct Batch {
     pub(crate) released: Vec<Ticket>,
     /// Answered with a lease that an earlier attempt got.
     pub(crate) repeated: Vec<Ticket>,
+    /// Served, and over since: whether for having waited long enough.
+    pub(crate) over: Vec<(Ticket, bool)>,
 }
 
 impl Core {
@@ -172,6 +174,11 @@ impl Core {
         ttls.min().unwrap_or(LAZY * PASSES_A_TTL) / PASSES_A_TTL
     }
 
+    /// Whether grants wait for the store.
+    pub(crate) fn store_fails(&self) -> bool {
+        self.store_failed
+    }
+
     pub(crate) fn running(&self) -> Running {
         self.running
     }
@@ -239,6 +246,9 @@ impl Core {
         }
         for (database, request, call) in batch.calls {
             self.requeue(database, request, call, effects);
+        }
+        for (ticket, timed_out) in batch.over {
+            self.acquire_ended(now, ticket, timed_out, effects);
         }
         for ticket in batch.released.into_iter().chain(batch.repeated) {
             effects.push(Effect::Reply { ticket, reply: UnaryReply::StoreUnavailable });

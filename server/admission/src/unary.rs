@@ -168,13 +168,18 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let Some((id, request)) = self.tickets.remove(&ticket) else {
+            if self.batch.calls.iter().any(|(_, _, call)| call.tickets.contains(&ticket)) {
+                // If the commit fails it waits again, and must not for ever.
+                self.batch.over.push((ticket, timed_out));
+            }
             if !timed_out {
                 self.not_delivered(now, ticket, effects);
             }
             return;
         };
         if timed_out {
-            effects.push(Effect::Reply { ticket, reply: UnaryReply::TimedOut });
+            let reply = if self.store_fails() { UnaryReply::StoreUnavailable } else { UnaryReply::TimedOut };
+            effects.push(Effect::Reply { ticket, reply });
         }
         let waiting = &mut self.databases[id.0 as usize].calls.waiting;
         if let Entry::Occupied(mut call) = waiting.entry(request) {

@@ -5,13 +5,27 @@ use std::time::Duration;
 
 use leasehold_admission::durable::Change;
 use leasehold_storage::Store;
-use tokio::{sync::watch, task::spawn_blocking, time::Instant};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinHandle, spawn_blocking},
+    time::Instant,
+};
 use tracing::{error, info};
 
 use super::{Health, pending::Pending};
 
 /// While the store fails it is asked again this often, and not more often.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// A commit under way.
+pub(super) type Attempt = JoinHandle<Done>;
+
+/// What comes back from the thread that committed.
+pub(super) struct Done {
+    store: Box<dyn Store>,
+    batch: Vec<Change>,
+    outcome: Result<(), leasehold_storage::Error>,
+}
 
 /// The store, as the driver uses it.
 pub(super) struct Commits {
@@ -50,13 +64,13 @@ impl Commits {
         self.succeeded
     }
 
-    /// Commits everything that was left behind, and then `changes`. False: the
-    /// commit failed, or may have, or the store has failed so lately that it
-    /// was not asked; the changes are kept.
-    pub(super) async fn commit(&mut self, changes: Vec<Change>) -> bool {
+    /// Starts to commit everything that was left behind, and then `changes`.
+    /// None: the store has failed so lately that it is not asked; the changes
+    /// are kept.
+    pub(super) fn begin(&mut self, changes: Vec<Change>) -> Option<Attempt> {
         if self.retry_at.is_some_and(|due| Instant::now() < due) {
             self.pending.extend(changes);
-            return false;
+            return None;
         }
         let batch = if self.pending.is_empty() {
             changes
@@ -65,11 +79,25 @@ impl Commits {
             self.pending.take()
         };
         let mut store = self.store.take().expect("one commit at a time");
-        let attempt = spawn_blocking(move || {
+        Some(spawn_blocking(move || {
             let outcome = store.commit(&batch);
-            (store, batch, outcome)
-        });
-        let (store, batch, outcome) = attempt.await.expect("the store does not panic");
+            Done { store, batch, outcome }
+        }))
+    }
+
+    /// The commit under way takes long, and may be lost.
+    pub(super) fn stalled(&mut self, since: Duration) {
+        if self.health().store.is_ok() {
+            let message = format!("a commit has taken more than {} s and is not done", since.as_secs());
+            error!(error = message, "store stalls: nothing is granted until it works again");
+            self.health.send_modify(|health| health.store = Err(message));
+        }
+    }
+
+    /// Ends what was begun. False: the commit failed, or may have; its changes
+    /// are kept.
+    pub(super) fn end(&mut self, done: Result<Done, JoinError>) -> bool {
+        let Done { store, batch, outcome } = done.expect("the store does not panic");
         self.store = Some(store);
         match outcome {
             Ok(()) => self.recovered(),
@@ -80,7 +108,8 @@ impl Commits {
 
     fn recovered(&mut self) {
         self.succeeded += 1;
-        if self.retry_at.take().is_some() {
+        self.retry_at = None;
+        if self.health().store.is_err() {
             info!("store works again");
             self.health.send_modify(|health| health.store = Ok(()));
         }

@@ -23,7 +23,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::input::{AdminAction, AdminRefusal, AdminReply, Call, Health, Input, Outgoing, Place, Snapshot};
+use super::input::{
+    AdminAction, AdminRefusal, AdminReply, Call, Health, Input, Look, Outgoing, Place, Snapshot,
+};
 use crate::{
     clock::Clock,
     probe::{self, Counts, Report},
@@ -35,6 +37,8 @@ pub const STREAMS: usize = 20_000;
 pub const CALLS: usize = 20_000;
 /// Inputs that may wait for the driver, beside the ends of streams and calls.
 pub const INPUTS: usize = 8_192;
+/// Looks that may wait for the driver; further ones wait before its door.
+pub const LOOKS: usize = 256;
 /// Messages that may wait for one node. One that takes them more slowly is
 /// disconnected, and comes back.
 pub const OUTGOING: usize = 256;
@@ -65,7 +69,14 @@ pub enum Unanswered {
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
     inputs: mpsc::Sender<Input>,
+    looks: mpsc::Sender<Look>,
     shared: Arc<Shared>,
+}
+
+/// Where the driver finds what the handles send.
+pub(super) struct Queues {
+    pub(super) inputs: mpsc::Receiver<Input>,
+    pub(super) looks: mpsc::Receiver<Look>,
 }
 
 #[derive(Debug)]
@@ -85,8 +96,9 @@ impl DriverHandle {
         generation: u64,
         clock: Clock,
         health: watch::Receiver<Health>,
-    ) -> (DriverHandle, mpsc::Receiver<Input>) {
-        let (inputs, receiver) = mpsc::channel(INPUTS + STREAMS + CALLS);
+    ) -> (DriverHandle, Queues) {
+        let (inputs, taken_inputs) = mpsc::channel(INPUTS + STREAMS + CALLS);
+        let (looks, taken_looks) = mpsc::channel(LOOKS);
         let shared = Shared {
             names,
             generation,
@@ -96,7 +108,8 @@ impl DriverHandle {
             streams: Arc::new(Semaphore::new(STREAMS)),
             calls: Arc::new(Semaphore::new(CALLS)),
         };
-        (DriverHandle { inputs, shared: Arc::new(shared) }, receiver)
+        let queues = Queues { inputs: taken_inputs, looks: taken_looks };
+        (DriverHandle { inputs, looks, shared: Arc::new(shared) }, queues)
     }
 
     /// Number of the server's incarnation.
@@ -196,7 +209,9 @@ impl DriverHandle {
         action: AdminAction,
         who: String,
     ) -> Result<Result<AdminReply, AdminRefusal>, Unanswered> {
-        self.ask(|reply| Input::Admin { action, who, reply }).await
+        let (reply, answer) = oneshot::channel();
+        self.send(Input::Admin { action, who, reply }).await?;
+        answered(answer).await
     }
 
     /// Everything at this moment.
@@ -205,7 +220,7 @@ impl DriverHandle {
     ///
     /// The server stops or is too slow.
     pub async fn status(&self) -> Result<Snapshot, Unanswered> {
-        self.ask(|reply| Input::Look { reply }).await
+        self.look(Look::Status).await
     }
 
     /// All sessions, in the order of their ids.
@@ -214,7 +229,7 @@ impl DriverHandle {
     ///
     /// The server stops or is too slow.
     pub async fn sessions(&self) -> Result<Vec<SessionView>, Unanswered> {
-        self.ask(|reply| Input::Sessions { reply }).await
+        self.look(Look::Sessions).await
     }
 
     /// What the probe of a database tells, in its order.
@@ -251,13 +266,10 @@ impl DriverHandle {
         self.inputs.send(input).await.map_err(|_| Unanswered::Stopped)
     }
 
-    async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Result<T, Unanswered> {
+    async fn look<T>(&self, look: impl FnOnce(oneshot::Sender<T>) -> Look) -> Result<T, Unanswered> {
         let (reply, answer) = oneshot::channel();
-        self.send(input(reply)).await?;
-        match timeout(ANSWER, answer).await {
-            Ok(answered) => answered.map_err(|_| Unanswered::Stopped),
-            Err(_) => Err(Unanswered::Late),
-        }
+        self.looks.send(look(reply)).await.map_err(|_| Unanswered::Stopped)?;
+        answered(answer).await
     }
 
     async fn begin_call(&self) -> Result<CallGuard, Unanswered> {
@@ -274,6 +286,13 @@ impl DriverHandle {
 
     fn next(&self) -> u64 {
         self.shared.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<T>) -> Result<T, Unanswered> {
+    match timeout(ANSWER, answer).await {
+        Ok(answered) => answered.map_err(|_| Unanswered::Stopped),
+        Err(_) => Err(Unanswered::Late),
     }
 }
 

@@ -33,12 +33,17 @@ pub(super) enum Input {
     Probe(Event),
     /// An operator wants something changed.
     Admin { action: AdminAction, who: String, reply: oneshot::Sender<Result<AdminReply, AdminRefusal>> },
-    /// Somebody wants to see everything.
-    Look { reply: oneshot::Sender<Snapshot> },
-    /// Somebody wants to see the sessions.
-    Sessions { reply: oneshot::Sender<Vec<SessionView>> },
     /// The server stops.
     Stop,
+}
+
+/// Somebody wants to see something. Changes nothing, so that it can be answered
+/// while the store stalls.
+pub(super) enum Look {
+    /// Everything.
+    Status(oneshot::Sender<Snapshot>),
+    /// The sessions.
+    Sessions(oneshot::Sender<Vec<SessionView>>),
 }
 
 /// A unary call.

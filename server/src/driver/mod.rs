@@ -23,23 +23,24 @@ use leasehold_admission::{
 };
 use leasehold_storage::Store;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
     task::{JoinHandle, spawn_blocking},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::{info, warn};
 
 use self::{
     commits::Commits,
-    input::{Call, Input},
+    handle::Queues,
+    input::{Call, Input, Look},
     operators::{Operators, Reconfigured},
     streams::Streams,
     waits::Waits,
 };
 pub use self::{
     handle::{
-        ANSWER, AcquireCall, CALLS, DriverHandle, HelloMessage, INPUTS, OUTGOING, STREAMS, StreamGuard,
-        Unanswered,
+        ANSWER, AcquireCall, CALLS, DriverHandle, HelloMessage, INPUTS, LOOKS, OUTGOING, STREAMS,
+        StreamGuard, Unanswered,
     },
     input::{AdminAction, AdminRefusal, AdminReply, DatabaseStatus, Health, Outgoing, Place, Snapshot},
     operators::AUDIT_ENTRIES,
@@ -56,6 +57,9 @@ pub const BATCH: usize = 4_096;
 /// While inputs keep coming faster than they are applied, a due tick waits for
 /// so many passes at most.
 const TICK_PASSES: u32 = 16;
+/// A commit that takes longer than this is told of. Well below what health
+/// checks wait for an answer.
+const STALL: Duration = Duration::from_secs(1);
 /// The clock on the wall may jump: the ends of overrides are looked at this often.
 const EXPIRY_LOOK: Duration = Duration::from_secs(30);
 
@@ -92,12 +96,12 @@ pub async fn start(
     let names: Vec<Arc<str>> = operators.settings().into_iter().map(|settings| settings.name).collect();
     let core = Core::new(clock.now(), operators.settings(), &state);
     let (health, watched) = watch::channel(Health { store: Ok(()) });
-    let (handle, inputs) = DriverHandle::new(names.clone(), state.generation, clock, watched);
+    let (handle, queues) = DriverHandle::new(names.clone(), state.generation, clock, watched);
     info!(generation = state.generation, sessions = state.sessions.len(), "state loaded");
     let driver = Driver {
         core,
         clock,
-        inputs,
+        queues,
         commits: Commits::new(store, health),
         streams: Streams::default(),
         calls: HashMap::new(),
@@ -116,7 +120,7 @@ pub async fn start(
 struct Driver {
     core: Core,
     clock: Clock,
-    inputs: mpsc::Receiver<Input>,
+    queues: Queues,
     commits: Commits,
     streams: Streams,
     /// Unary calls that wait for an answer.
@@ -153,7 +157,8 @@ impl Driver {
         tokio::select! {
             biased;
             // Inputs first: a tick comes after what was queued before it.
-            received = self.inputs.recv_many(batch, BATCH) => self.stopping |= received == 0,
+            received = self.queues.inputs.recv_many(batch, BATCH) => self.stopping |= received == 0,
+            Some(look) = self.queues.looks.recv() => self.show(look),
             () = sleep_until(due) => {}
         }
     }
@@ -178,13 +183,17 @@ impl Driver {
         for input in batch.drain(..) {
             self.take(now, input);
         }
+        // After what was queued before them, and never starved by it.
+        while let Ok(look) = self.queues.looks.try_recv() {
+            self.show(look);
+        }
         for expired in self.operators.expire(clock::unix_ms()) {
             self.reconfigure(now, expired);
         }
         if self.core.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.ticks_put_off += 1;
             // Whoever sent a sign of life that is still queued must not expire.
-            if self.inputs.is_empty() || self.ticks_put_off > TICK_PASSES {
+            if self.queues.inputs.is_empty() || self.ticks_put_off > TICK_PASSES {
                 self.ticks_put_off = 0;
                 self.apply(now, Event::Tick);
             }
@@ -236,9 +245,6 @@ impl Driver {
                 Ok(answer) => self.operators_wait.push((reply, answer)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
-            // Whoever asked may be gone.
-            Input::Look { reply } => drop(reply.send(self.snapshot(now))),
-            Input::Sessions { reply } => drop(reply.send(self.core.sessions(now))),
             Input::Stop => self.stopping = true,
         }
     }
@@ -254,7 +260,7 @@ impl Driver {
         let durable = if self.must_commit(&changes, &effects) {
             // Durable before visible: nothing below this line is sent unless
             // what it rests on would survive a crash.
-            let committed = self.commits.commit(changes).await;
+            let committed = self.commit(changes).await;
             self.apply(self.clock.now(), if committed { Event::Committed } else { Event::CommitFailed });
             committed
         } else {
@@ -274,6 +280,32 @@ impl Driver {
         for stream in self.streams.take_lost() {
             warn!(stream = stream.0, "stream closed: its node is gone or too slow");
             self.apply(self.clock.now(), Event::StreamEnded { stream });
+        }
+    }
+
+    /// Commits. While the store stalls, whoever wants to look is answered: that
+    /// is when people and supervisors do.
+    async fn commit(&mut self, changes: Vec<Change>) -> bool {
+        let Some(mut attempt) = self.commits.begin(changes) else { return false };
+        if let Ok(done) = timeout(STALL, &mut attempt).await {
+            return self.commits.end(done);
+        }
+        self.commits.stalled(STALL);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut attempt => return self.commits.end(done),
+                Some(look) = self.queues.looks.recv() => self.show(look),
+            }
+        }
+    }
+
+    fn show(&self, look: Look) {
+        let now = self.clock.now();
+        // Whoever asked may be gone.
+        match look {
+            Look::Status(reply) => drop(reply.send(self.snapshot(now))),
+            Look::Sessions(reply) => drop(reply.send(self.core.sessions(now))),
         }
     }
 

@@ -129,6 +129,52 @@ async fn no_allotment_is_above_its_durable_ceiling() {
     running.stop().await;
 }
 
+/// A disk that hangs: nobody hears anything wrong, and whoever looks is told.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stalls_is_told_of_and_then_goes_on() {
+    let running = Running::start(10).await;
+    let mut node = running.attach(1, 0).await;
+    let stall = running.store.stall();
+    node.want(5).await;
+    let mut health = running.handle.health();
+    // While a thread commits, the paused clock does not move by itself.
+    while health.borrow_and_update().store.is_ok() {
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    let why = health.borrow().store.clone().expect_err("it is told of");
+    assert_eq!(why, "a commit has taken more than 1 s and is not done");
+    let looked = running.orders().await;
+    assert_eq!((looked.view.held, looked.view.waiting), (5, 5), "the grant counts before it is durable");
+    assert_eq!(running.handle.sessions().await.map(|sessions| sessions.len()), Ok(1));
+    assert!(node.messages.try_recv().is_err(), "nothing is granted before the commit is done");
+
+    drop(stall);
+    node.take(5).await;
+    assert!(health.borrow_and_update().store.is_ok());
+    assert!(running.store.ceiling(1) >= 5);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_for_the_store_in_vain_hears_of_it() {
+    let running = Running::start(5).await;
+    running.store.set_failing(true);
+    for max_wait in [Duration::ZERO, Duration::from_secs(3)] {
+        let call = AcquireCall {
+            request: SessionId(9),
+            node: "script".into(),
+            workload: "default".into(),
+            database: ORDERS,
+            tokens: 2,
+        };
+        let asked = Instant::now();
+        let answer = running.handle.acquire(call, max_wait).await;
+        assert_eq!(answer, Ok(UnaryReply::StoreUnavailable));
+        assert!(asked.elapsed() < max_wait + Duration::from_secs(1));
+    }
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_unary_call_waits_for_the_store() {
     let running = Running::start(5).await;

@@ -36,6 +36,8 @@ const OPERATOR: &str = "127.0.0.1:9";
 struct Flaky {
     memory: Memory,
     fails: Arc<AtomicBool>,
+    /// The next commit hangs until the sender of this is dropped.
+    stall: Arc<Mutex<Option<std::sync::mpsc::Receiver<()>>>>,
     /// A failed commit is durable all the same.
     ambiguous: Arc<AtomicBool>,
     commits: Arc<AtomicUsize>,
@@ -45,6 +47,13 @@ struct Flaky {
 impl Flaky {
     fn set_failing(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
+    }
+
+    /// Makes the next commit hang until what is returned is dropped.
+    fn stall(&self) -> std::sync::mpsc::Sender<()> {
+        let (stalled, stall) = std::sync::mpsc::channel();
+        *self.stall.lock().expect("nobody panicked") = Some(stall);
+        stalled
     }
 
     fn commits(&self) -> usize {
@@ -67,6 +76,9 @@ impl Store for Flaky {
     }
 
     fn commit(&mut self, changes: &[Change]) -> Result<(), Error> {
+        let stall = self.stall.lock().expect("nobody panicked").take();
+        // An error says that the stall is over.
+        let _ = stall.map(|stall| stall.recv());
         let fails = self.fails.load(Ordering::SeqCst);
         if !fails || self.ambiguous.load(Ordering::SeqCst) {
             self.memory.commit(changes)?;
