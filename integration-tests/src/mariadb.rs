@@ -66,6 +66,8 @@ impl MariaDb {
         let mut command = mariadbd();
         command.arg(option("datadir", data.display()));
         command.arg(option("init-file", accounts.display()));
+        // It removes others' temporary tables where it starts; each has its own place.
+        command.arg(option("tmpdir", directory.path().display()));
         // Relative to the data directory: the full path could be too long.
         command.args(["--socket=m.sock", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
         command.arg(option("port", port.number()));
