@@ -305,7 +305,8 @@ impl Lease {
         if holding > self.tokens && self.recall == Recall::NextReturn {
             return;
         }
-        if holding > self.tokens {
+        // What is closing was given up, and is held only until it has closed.
+        if holding.saturating_sub(self.demand.closing) > self.tokens {
             self.refused = self.demand.idle + self.demand.unopened();
         }
         self.tokens = holding;

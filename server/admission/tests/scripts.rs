@@ -6,7 +6,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Acquire, Admission, DatabaseSettings, Demand, Event, LossPolicy, Note, ReleaseTarget, SessionId,
+    Acquire, Admission, DatabaseSettings, Demand, Event, LossPolicy, Note, Recall, ReleaseTarget, SessionId,
     StreamId, Ticket, UnaryReply,
 };
 use support::{DB, World, check, run, settings};
@@ -146,6 +146,31 @@ fn a_raise_on_its_way_stays_counted_when_the_target_falls() {
     run(&mut world, "wait b 10\npass 300ms\nexpect a=0 b=4 held=10 free=0");
     run(&mut world, "unmute a\npass 300ms");
     assert!(world.truly_held() <= 10);
+}
+
+/// Rule 9.
+#[test]
+fn a_recall_that_is_being_followed_was_not_refused() {
+    let mut world = World::new(settings(10));
+    run(&mut world, "hello a\nhello b\nwait a 8\nwait b 2\nmute a");
+    let stream = world.nodes["a"].stream.unwrap();
+    let held = Demand { acknowledged: u64::MAX, holding: 8, ..Demand::default() };
+    let one_idle = Demand { established: 8, in_use: 7, idle: 1, ..held };
+    world.apply(Event::Demand { stream, database: DB, demand: one_idle });
+    run(&mut world, "pass 10ms\nwait b 8");
+    // The rest came back while the recall of one was on its way.
+    let one_closes = Demand { established: 7, closing: 1, idle: 7, ..held };
+    world.apply(Event::Demand { stream, database: DB, demand: one_closes });
+    let one_gone = Demand { holding: 7, established: 7, idle: 7, ..held };
+    world.apply(Event::Demand { stream, database: DB, demand: one_gone });
+    run(&mut world, "pass 10ms");
+    let mut recalled = 0;
+    for note in &world.notes {
+        if let Note::Recalled { tokens, recall: Recall::Idle, .. } = note {
+            recalled += tokens;
+        }
+    }
+    assert_eq!(recalled, 8);
 }
 
 /// Rule 8.
