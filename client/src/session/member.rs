@@ -88,11 +88,11 @@ impl Member {
 
     /// What a Hello says: the state now. From here on nothing of an older
     /// stream is known.
-    pub(super) fn claim(&mut self, database: &DatabaseName) -> Demand {
+    pub(super) fn claim(&mut self, database: &DatabaseName, lapsed: bool) -> Demand {
         self.applied = Sequence::default();
         self.sent = None;
         self.changed = false;
-        self.demand(database)
+        self.demand(database, lapsed)
     }
 
     /// The Welcome confirms at most what was claimed.
@@ -124,17 +124,17 @@ impl Member {
     }
 
     /// The demand to send now, if there is anything to say.
-    pub(super) fn report(&mut self, database: &DatabaseName, now: Time) -> Option<Demand> {
+    pub(super) fn report(&mut self, database: &DatabaseName, lapsed: bool, now: Time) -> Option<Demand> {
         let Knowledge::Known(terms) = self.terms else { return None };
         let Some(last) = self.sent.filter(|sent| sent.acknowledged == self.applied) else {
-            return Some(self.reported(database, now));
+            return Some(self.reported(database, lapsed, now));
         };
         let age_due = last.age_due(terms.quantum).is_some_and(|due| now >= due);
         if !self.changed && !age_due {
             return None;
         }
         self.changed = false;
-        let levels = self.governed.levels();
+        let levels = self.levels(lapsed);
         let worth = differ_beyond_ages(&levels, &last.levels) || (age_due && levels != last.levels);
         if !worth {
             if let Some(sent) = self.sent.as_mut().filter(|_| age_due) {
@@ -142,7 +142,7 @@ impl Member {
             }
             return None;
         }
-        Some(self.reported(database, now))
+        Some(self.reported(database, lapsed, now))
     }
 
     /// When the age of the oldest waiting task is due to be said again.
@@ -170,17 +170,27 @@ impl Member {
     /// Reads the levels *after* everything up to `applied` was applied, in the
     /// same step that acknowledges it: a demand that acknowledged a raise with
     /// the levels from before it would let the server forget the raise.
-    fn demand(&self, database: &DatabaseName) -> Demand {
+    fn demand(&self, database: &DatabaseName, lapsed: bool) -> Demand {
         Demand {
             database: database.clone(),
             acknowledged: self.applied,
-            levels: self.governed.levels(),
+            levels: self.levels(lapsed),
             traceparent: self.governed.traceparent(),
         }
     }
 
-    fn reported(&mut self, database: &DatabaseName, now: Time) -> Demand {
-        let demand = self.demand(database);
+    /// The levels as they are said. Past the deadline no token can be taken, so
+    /// none is asked for: the server would grant and be answered without an end.
+    fn levels(&self, lapsed: bool) -> Levels {
+        let levels = self.governed.levels();
+        if !lapsed {
+            return levels;
+        }
+        Levels { waiting: 0, oldest_wait: Duration::ZERO, wanted: levels.in_use, ..levels }
+    }
+
+    fn reported(&mut self, database: &DatabaseName, lapsed: bool, now: Time) -> Demand {
+        let demand = self.demand(database, lapsed);
         self.changed = false;
         self.sent = Some(Report { acknowledged: demand.acknowledged, levels: demand.levels, at: now });
         demand

@@ -81,7 +81,8 @@ impl Session {
             Some(last) => (Bound::Excluded(last), Bound::Included(last)),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let report = |(database, member): (&DatabaseName, &mut Member)| member.report(database, now);
+        let lapsed = self.lifetime.is_lapsed();
+        let report = |(database, member): (&DatabaseName, &mut Member)| member.report(database, lapsed, now);
         let mut demand = self.members.range_mut::<_, (_, _)>((after, Bound::Unbounded)).find_map(report);
         if demand.is_none() {
             demand = self.members.range_mut::<_, (_, _)>((Bound::Unbounded, upto)).find_map(report);

@@ -74,8 +74,9 @@ impl Session {
                 return;
             }
         };
+        let lapsed = self.lifetime.is_lapsed();
         let claims: Vec<_> =
-            self.members.iter_mut().map(|(database, member)| member.claim(database)).collect();
+            self.members.iter_mut().map(|(database, member)| member.claim(database, lapsed)).collect();
         self.phase = Phase::Speaking(Stream {
             id,
             endpoint,

@@ -104,6 +104,20 @@ fn rule_4_past_the_deadline_an_allotment_is_only_acknowledged() {
 }
 
 #[test]
+fn rule_12_past_the_deadline_nothing_is_asked_for() {
+    let mut node = Node::attached(&["a"]);
+    node.allot("a", 2, 3);
+    node.pool("a").set(|levels| {
+        (levels.established, levels.in_use, levels.waiting, levels.wanted) = (2, 2, 4, 6);
+    });
+    node.apply(Event::Ended(node.stream(), "lost".into()));
+    node.now = node.now + TTL;
+    let (_, hello) = node.hello();
+    let levels = hello.claims[0].levels;
+    assert_eq!((levels.holding, levels.waiting, levels.wanted), (2, 0, 2));
+}
+
+#[test]
 fn rule_6_an_acknowledgement_is_sent_even_if_nothing_else_changed() {
     let mut node = Node::attached(&["a"]);
     node.allot("a", 2, 5);
