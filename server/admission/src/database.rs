@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::{
     Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
-    durable::{self, Change},
+    durable::Change,
     lease::{Counts, Lease, Standing},
     moves::Moves,
     unary::Calls,
@@ -285,10 +285,10 @@ impl Database {
         self.make_ceilings_fit(effects);
     }
 
-    /// Raises the ceiling of a lease to what it holds (rule 13).
+    /// Raises the ceiling of a lease to what it holds (rule 13), and writes the
+    /// policy that the session was told (rule 16).
     fn cover(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        let Some(lease) = self.leases.get(&session) else { return };
-        if lease.held() > lease.ceiling {
+        if self.leases.get(&session).is_some_and(Lease::is_uncovered) {
             self.write_ceiling(session, effects);
         }
     }
@@ -303,11 +303,7 @@ impl Database {
 
     /// Sets the ceiling of a lease to what it holds.
     fn write_ceiling(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        let written = self.change(session, |lease| {
-            lease.ceiling = lease.held();
-            durable::Lease { ceiling: lease.ceiling, on_loss: lease.on_loss }
-        });
-        if let Some(lease) = written {
+        if let Some(lease) = self.change(session, Lease::cover) {
             effects.push(Effect::Commit(Change::PutLease(session, self.settings.name.clone(), lease)));
         }
     }

@@ -5,7 +5,7 @@
 use alloc::{boxed::Box, collections::VecDeque};
 use core::time::Duration;
 
-use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time};
+use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time, durable};
 
 /// Observations of the database that end a quarantine (rule 16).
 pub(crate) const OBSERVATIONS: u8 = 2;
@@ -84,6 +84,8 @@ pub(crate) struct Lease {
     floor: u32,
     /// Sequence of the Welcome, until it is acknowledged.
     welcome: Option<u64>,
+    /// The policy in the store, or in the commit under way.
+    on_loss_written: LossPolicy,
     /// The loss policy that the Welcome tells, until it is acknowledged.
     on_loss_next: Option<LossPolicy>,
     /// Unacknowledged allotments, sequences rising, tokens falling: one that a
@@ -124,6 +126,7 @@ impl Lease {
             idle_rose: Time::ZERO,
             floor: held,
             welcome: None,
+            on_loss_written: on_loss,
             on_loss_next: None,
             sent: VecDeque::new(),
             sequence: 0,
@@ -145,6 +148,19 @@ impl Lease {
     pub(crate) fn held(&self) -> u32 {
         let sent = self.sent.front().map_or(0, |sent| sent.tokens);
         self.demand.holding.max(self.floor).max(sent).max(self.tokens)
+    }
+
+    /// Whether what the store has would not do after a crash: it covers less
+    /// than what is held, or another policy than the session was told.
+    pub(crate) fn is_uncovered(&self) -> bool {
+        self.held() > self.ceiling || self.on_loss != self.on_loss_written
+    }
+
+    /// The record that covers what is held.
+    pub(crate) fn cover(&mut self) -> durable::Lease {
+        self.ceiling = self.held();
+        self.on_loss_written = self.on_loss;
+        durable::Lease { ceiling: self.ceiling, on_loss: self.on_loss }
     }
 
     /// What this lease adds to the totals of its database.
@@ -228,10 +244,14 @@ impl Lease {
         self.before = None;
         self.sequence += 1;
         self.welcome = Some(self.sequence);
-        match on_loss {
-            LossPolicy::Keep => self.on_loss = LossPolicy::Keep,
-            LossPolicy::Fence => self.on_loss_next = Some(on_loss),
-        }
+        // What an older Welcome told and nobody acknowledged is void.
+        self.on_loss_next = match on_loss {
+            LossPolicy::Keep => {
+                self.on_loss = LossPolicy::Keep;
+                None
+            }
+            LossPolicy::Fence => Some(on_loss),
+        };
         self.standing = Standing::Attached(stream);
         self.tokens = claim.holding;
         self.recall = Recall::None;
@@ -302,11 +322,12 @@ impl Lease {
     /// a gift (rule 8), what an idle recall did not get is taken back (rule 9).
     fn agree(&mut self) {
         let holding = self.demand.holding;
-        if holding > self.tokens && self.recall == Recall::NextReturn {
+        // What is closing was given up already, and only has not ended yet.
+        let given_up = holding.saturating_sub(self.demand.closing) <= self.tokens;
+        if holding > self.tokens && (given_up || self.recall == Recall::NextReturn) {
             return;
         }
-        // What is closing was given up, and is held only until it has closed.
-        if holding.saturating_sub(self.demand.closing) > self.tokens {
+        if holding > self.tokens {
             self.refused = self.demand.idle + self.demand.unopened();
         }
         self.tokens = holding;
