@@ -24,7 +24,7 @@ impl<T, W> State<T, W> {
             self.recall = Recall::None;
             for _ in 0..gained {
                 self.tokens += 1;
-                self.put_free(effects);
+                self.put_new(effects);
             }
         } else {
             self.recall = recall;
@@ -56,9 +56,11 @@ impl<T, W> State<T, W> {
     }
 
     /// The session lives again. What lapsed stays lapsed until an allotment
-    /// raises the holding.
+    /// raises the holding, and what was open may be dead without our knowing:
+    /// the database has shown it gone, and its token is another node's by now.
+    /// So it still takes its token along when it ends.
     pub fn revive(&mut self, effects: &mut Effects<T, W>) {
-        self.lapse = None;
+        self.end_lapse();
         self.finish(effects);
     }
 
@@ -66,7 +68,7 @@ impl<T, W> State<T, W> {
     pub fn prolong(&mut self, deadline: Time, effects: &mut Effects<T, W>) {
         self.deadline = Some(deadline);
         if self.lapse == Some(Lapse::Overslept) {
-            self.lapse = None;
+            self.end_lapse();
         }
         self.finish(effects);
     }

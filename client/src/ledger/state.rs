@@ -84,6 +84,9 @@ pub struct State<T, W> {
     pub(super) waiters: Waiters<T, W>,
     pub(super) closed: bool,
     pub(super) lapse: Option<Lapse>,
+    /// Tokens of before the last lapse whose connections have not ended since:
+    /// each leaves when one ends. The server may have leased them again.
+    pub(super) stale: u32,
     pub(super) deadline: Option<Time>,
     pub(super) reports: Reports,
     pub(super) tally: Tally,
@@ -140,6 +143,7 @@ impl<T, W> State<T, W> {
             waiters: Waiters::new(),
             closed: false,
             lapse: None,
+            stale: 0,
             deadline: None,
             reports: Reports::default(),
             tally: Tally::new(),

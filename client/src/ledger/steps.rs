@@ -46,9 +46,25 @@ impl<T, W> State<T, W> {
         !self.gives_up_everything() && self.free > 0 && open < self.limits.minimum
     }
 
-    /// A token that belongs nowhere yet: given up, given to the first waiter, or
-    /// kept free.
+    pub(super) fn end_lapse(&mut self) {
+        if self.lapse.take().is_some() {
+            self.stale = self.tokens;
+        }
+    }
+
+    /// The token of something that has ended: given up, given to the first
+    /// waiter, or kept free.
     pub(super) fn put_free(&mut self, effects: &mut Effects<T, W>) {
+        if self.stale > 0 {
+            self.stale -= 1;
+            self.tokens -= 1;
+        } else {
+            self.put_new(effects);
+        }
+    }
+
+    /// A token that belongs nowhere yet: the same.
+    pub(super) fn put_new(&mut self, effects: &mut Effects<T, W>) {
         if self.gives_up_everything() {
             self.tokens -= 1;
         } else if self.owes_a_return() {
@@ -138,6 +154,7 @@ impl<T, W> State<T, W> {
     pub(super) fn finish(&mut self, effects: &mut Effects<T, W>) {
         let open = self.in_use + self.idle.len() as u32 + self.opening + self.closing;
         assert!(self.free + open == self.tokens, "a token is lost or counted twice");
+        self.stale = self.stale.min(open);
         assert!(self.leaving <= self.closing, "more tokens leave than connections close");
         assert!(
             self.waiters.waiting() == 0 || (self.free == 0 && self.idle.is_empty()),

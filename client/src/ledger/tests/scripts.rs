@@ -174,7 +174,14 @@ fn a_fence_closes_what_is_idle_and_what_comes_back() {
 fn a_revived_session_grows_by_an_allotment_only() {
     check_three("allot 5, lapse, revive, get d, get e", "tokens 3, 3 used, 1 waiting");
     check_three("allot 5, lapse, revive, get d, get e, allot 4", "tokens 4, 1 opening, 3 used; woken e");
-    check_three("lapse, leave a, revive, ended", "tokens 3, 1 free, 1 used, 1 idle");
+}
+
+#[test]
+fn what_was_open_at_the_deadline_takes_its_token_along_also_after_a_revival() {
+    check_three("lapse, leave a, revive, ended", "tokens 2, 1 used, 1 idle");
+    check_three("lapse, revive, leave a, ended, get d", "tokens 2, 2 used");
+    check_three("lapse, revive, leave a, ended, allot 3", "tokens 3, 1 free, 1 used, 1 idle");
+    check("allot 2, get a, lapse, revive, failed a", "tokens 0");
 }
 
 #[test]
