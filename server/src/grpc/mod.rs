@@ -82,6 +82,9 @@ async fn serve_with(
         .http2_keepalive_interval(Some(ping_interval))
         .http2_keepalive_timeout(Some(ping_timeout))
         .max_concurrent_streams(CALLS_A_CONNECTION)
+        // The default is 20, and beyond it the whole connection ends: a client
+        // whose tasks give up together would lose all its other calls.
+        .http2_max_pending_accept_reset_streams(Some(CALLS_A_CONNECTION as usize))
         .add_service(leases.max_decoding_message_size(MESSAGE_BYTES))
         .add_service(admin.max_decoding_message_size(MESSAGE_BYTES))
         .add_service(health_service)
