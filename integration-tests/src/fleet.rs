@@ -23,6 +23,9 @@ pub use crate::node::DATABASE;
 
 /// The fleet's account at the database.
 pub const ACCOUNT: &str = "app";
+/// What the database may count above the cap: the probe's connection, and for a
+/// moment those that have ended (`docs/protocol.md`, P6).
+const LINGERING: u64 = 6;
 /// Pause between two looks at the database.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -60,10 +63,19 @@ impl Fleet {
 
     /// The same with more variables in the server's environment.
     pub async fn start_with(terms: Terms, environment: &[(&str, &str)]) -> Self {
+        Self::launch(terms, "", environment).await
+    }
+
+    /// The same with more `databases` in the server's configuration.
+    pub async fn start_among(terms: Terms, databases: &str) -> Self {
+        Self::launch(terms, databases, &[]).await
+    }
+
+    async fn launch(terms: Terms, databases: &str, environment: &[(&str, &str)]) -> Self {
         let database = MariaDb::start(terms.max_connections).await;
         let (url, reserve, ttl) = (database.url("leasehold"), terms.reserve, terms.ttl.as_millis());
         let config = format!(
-            "[databases.{DATABASE}]\nurl = \"{url}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = {reserve}\nttl = \"{ttl}ms\"\n"
+            "[databases.{DATABASE}]\nurl = \"{url}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = {reserve}\nttl = \"{ttl}ms\"\n\n{databases}"
         );
         let server = Server::start_with(&config, environment).await;
         let cap = terms.max_connections - terms.reserve;
@@ -80,7 +92,7 @@ impl Fleet {
 
     /// Starts to look at the fleet's connections.
     pub fn watch(&self) -> Watch {
-        Watch::start(self.database.observer())
+        Watch::over(self.database.observer(), &[ACCOUNT])
     }
 }
 
@@ -100,12 +112,31 @@ pub async fn reports(nodes: Vec<Node>) -> Vec<Report> {
     reports
 }
 
+/// Asks the nodes to end now and reads their reports.
+pub async fn finished(nodes: Vec<Node>) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for node in nodes {
+        let report = node.finish().await;
+        eprintln!("{report:?}");
+        reports.push(report);
+    }
+    reports
+}
+
 /// Checks that every node was served and met no error.
 pub fn none_failed(reports: &[Report]) {
     for report in reports {
         assert_eq!(report.failures(), 0, "errors of {}: {:?}", report.node, report.errors);
         assert!(report.checkouts > 0, "{} was never served", report.node);
     }
+}
+
+/// Checks what the database counted itself since its start, so that nothing is
+/// missed between two looks of a [`Watch`].
+pub async fn never_above(database: &MariaDb, cap: u32) {
+    let most = database.observer().status("Max_used_connections").await;
+    eprintln!("the database had {most} connections at most");
+    assert!(most <= u64::from(cap) + LINGERING, "the database had {most} connections at once");
 }
 
 /// Counts the fleet's connections at the database over and over.
@@ -125,7 +156,9 @@ pub struct Sample {
 }
 
 impl Watch {
-    fn start(observer: Observer) -> Self {
+    /// Starts to look at the connections of these accounts.
+    pub fn over(observer: Observer, accounts: &[&str]) -> Self {
+        let accounts: Vec<String> = accounts.iter().map(|account| (*account).to_owned()).collect();
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
@@ -133,7 +166,8 @@ impl Watch {
             let mut samples = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 let at = start.elapsed();
-                samples.push(Sample { at, crowd: observer.crowd(ACCOUNT).await });
+                let crowd = observer.crowd_of(&accounts).await;
+                samples.push(Sample { at, crowd });
                 tokio::time::sleep(PAUSE).await;
             }
             samples

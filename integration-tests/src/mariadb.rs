@@ -34,6 +34,8 @@ GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
 /// Small and careless: no test looks at what it stores.
 const SIZE: [&str; 3] =
     ["--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-log-at-trx-commit=0"];
+/// Counts what each account does.
+const COUNTS: &str = "--userstat=ON";
 
 /// A running MariaDB with the accounts `app` (the fleet's), `other`,
 /// `leasehold` (may see all connections) and `root`, all without passwords.
@@ -73,7 +75,7 @@ impl MariaDb {
         command.arg(option("port", port.number()));
         command.args([option("extra-port", back_door.number()), option("extra-max-connections", 10)]);
         command.arg(option("max-connections", max_connections));
-        command.args(SIZE).args(arguments);
+        command.args(SIZE).arg(COUNTS).args(arguments);
 
         let process = Process::spawn("mariadbd", &command, directory.path());
         let mut database = Self { process, command, directory, port, back_door };
@@ -108,6 +110,19 @@ impl MariaDb {
     /// How many connections `account` has now.
     pub async fn connections(&self, account: &str) -> u32 {
         self.observer().crowd(account).await.open
+    }
+
+    /// How many connections `account` has opened since the start, by
+    /// MariaDB's own count.
+    pub async fn opened_by(&self, account: &str) -> u64 {
+        let question =
+            "SELECT CAST(SUM(TOTAL_CONNECTIONS) AS UNSIGNED) FROM information_schema.USER_STATISTICS";
+        self.observer().ask(&format!("{question} WHERE USER = '{account}'")).await
+    }
+
+    /// Ends all connections of `account`.
+    pub async fn kill_connections(&self, account: &str) {
+        self.observer().command(&format!("KILL HARD CONNECTION USER '{account}'")).await;
     }
 
     /// Changes its limit while it runs.
@@ -176,10 +191,23 @@ pub struct Crowd {
 impl Observer {
     /// Counts the connections of `account`.
     pub async fn crowd(&self, account: &str) -> Crowd {
+        self.crowd_of(&[account]).await
+    }
+
+    /// Counts the connections of all `accounts` together.
+    pub async fn crowd_of(&self, accounts: &[impl AsRef<str>]) -> Crowd {
         let question =
             "SELECT COUNT(*), COUNT(IF(COMMAND = 'Sleep', NULL, 1)) FROM information_schema.PROCESSLIST";
-        let (open, busy) = self.ask(&format!("{question} WHERE USER = '{account}'")).await;
+        let accounts: Vec<_> = accounts.iter().map(|account| format!("'{}'", account.as_ref())).collect();
+        let (open, busy) = self.ask(&format!("{question} WHERE USER IN ({})", accounts.join(", "))).await;
         Crowd { open, busy }
+    }
+
+    /// Counts the connections of `account` whose query is of the endless kind
+    /// that tests cancel.
+    pub async fn endless(&self, account: &str) -> u32 {
+        let question = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%BENCHMARK%'";
+        self.ask(&format!("{question} AND USER = '{account}'")).await
     }
 
     /// A status variable that is a count, such as `Max_used_connections`.

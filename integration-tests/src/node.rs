@@ -2,12 +2,16 @@
 //! through a pool as fast as it can and then reports. Knows its command line
 //! and its report, and nothing of pools.
 
-use std::{collections::BTreeMap, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    process::{Command, ExitStatus},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{binaries, process::Process, scratch};
+use crate::{binaries, namespace::Namespace, process::Process, scratch};
 
 /// How much longer than its load a node may take to start and to end.
 const OVERTIME: Duration = Duration::from_secs(30);
@@ -94,6 +98,20 @@ pub struct Node {
 impl Node {
     /// Starts a node process.
     pub fn start(load: &Load) -> Self {
+        Self::launch(load, &[], None)
+    }
+
+    /// The same with a name of its own.
+    pub fn start_named(load: &Load, name: &str) -> Self {
+        Self::launch(load, &["--node", name], None)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_inside(namespace: &Namespace, load: &Load, name: &str) -> Self {
+        Self::launch(load, &["--node", name], Some(namespace))
+    }
+
+    fn launch(load: &Load, arguments: &[&str], namespace: Option<&Namespace>) -> Self {
         let directory = scratch::directory("node");
         let mut command = Command::new(binaries::app_node());
         match &load.server {
@@ -103,7 +121,11 @@ impl Node {
         command.args(["--mysql", &load.mysql]);
         command.args(["--pool-max", &load.pool_max.to_string(), "--tasks", &load.tasks.to_string()]);
         command.args(["--seconds", &load.seconds.to_string(), "--query", &load.query]);
+        command.args(arguments);
         command.envs(load.environment.iter().map(|(key, value)| (key, value)));
+        if let Some(namespace) = namespace {
+            command = namespace.inside(&command);
+        }
         let process = Process::spawn("app_node", &command, directory.path());
         Self { process, _directory: directory, bound: Duration::from_secs(load.seconds) + OVERTIME }
     }
@@ -131,6 +153,16 @@ impl Node {
     /// Waits for its end and reads what it says.
     pub async fn report(mut self) -> Report {
         let status = self.process.end(self.bound).await;
+        self.read(status)
+    }
+
+    /// Asks it to end now and reads what it says.
+    pub async fn finish(mut self) -> Report {
+        let status = self.process.stop().await;
+        self.read(status)
+    }
+
+    fn read(&self, status: ExitStatus) -> Report {
         let output = self.process.output();
         assert!(status.success(), "the node ended with {status}");
         let line = output.lines().last().expect("the node's report");

@@ -2,7 +2,13 @@
 //! test. Knows its command line, its configuration file and its gRPC API, and
 //! nothing of what it decides.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
 
 use leasehold_proto::v1::{
     Database, ListSessionsRequest, Session, StatusReply, StatusRequest,
@@ -17,7 +23,7 @@ use crate::{
     ports::Port,
     process::Process,
     scratch,
-    wait::{eventually, find},
+    wait::{eventually, find, now},
 };
 
 /// Longest wait for it to be ready.
@@ -47,13 +53,22 @@ impl Server {
 
     /// Starts one with more variables in its environment.
     pub async fn start_with(databases: &str, environment: &[(&str, &str)]) -> Self {
+        Self::launch(Ipv4Addr::LOCALHOST, databases, environment).await
+    }
+
+    /// Starts one that other network namespaces reach too.
+    pub async fn start_open(databases: &str) -> Self {
+        Self::launch(Ipv4Addr::UNSPECIFIED, databases, &[]).await
+    }
+
+    async fn launch(from: Ipv4Addr, databases: &str, environment: &[(&str, &str)]) -> Self {
         let directory = scratch::directory("server");
         let (listen, http) = (Port::claim(), Port::claim());
         let config = directory.path().join("leasehold.toml");
         let data = directory.path().join("data");
         let text = format!(
-            "[server]\nlisten = \"{}\"\nhttp = \"{}\"\ndata = \"{}\"\n\n{databases}",
-            listen.address(),
+            "[server]\nlisten = \"{from}:{}\"\nhttp = \"{}\"\ndata = \"{}\"\n\n{databases}",
+            listen.number(),
             http.address(),
             data.display()
         );
@@ -142,10 +157,23 @@ impl Server {
         self.process.stop().await
     }
 
-    /// Starts it again on the same ports and data after `kill` or `stop`.
-    pub async fn restart(&mut self) {
+    /// Starts it again on the same ports and data after `kill` or `stop`, and
+    /// returns how long it took to be ready.
+    pub async fn restart(&mut self) -> Duration {
+        let start = now();
         self.process = spawn(&self.config, &self.environment, &self.directory);
         self.ready().await;
+        start.elapsed()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its gRPC address.
+    pub fn address(&self) -> SocketAddr {
+        self.listen.address()
     }
 
     /// Makes it stand still with its connections open.

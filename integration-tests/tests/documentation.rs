@@ -37,22 +37,28 @@ fn sources(directory: &Path, text: &mut String) {
 }
 
 #[test]
-fn the_protocol_names_tests_that_exist() {
-    let protocol = read("docs/protocol.md");
+fn the_pages_name_tests_that_exist() {
     let mut source = String::new();
     sources(&root(), &mut source);
-    let mut named = 0;
-    for paragraph in protocol.split("\n\n").filter_map(|paragraph| paragraph.trim().strip_prefix("Held by:"))
-    {
-        for test in paragraph.split('`').skip(1).step_by(2) {
-            assert!(
-                source.contains(&format!("fn {test}(")),
-                "docs/protocol.md names `{test}`, which is no test"
-            );
+    for page in ["docs/protocol.md", "docs/guarantees.md"] {
+        let text = read(page);
+        let paragraphs = text.split("\n\n").filter_map(|paragraph| paragraph.trim().strip_prefix("Held by:"));
+        let mut named = 0;
+        for test in paragraphs.flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2)) {
+            assert!(source.contains(&format!("fn {test}(")), "{page} names `{test}`, which is no test");
             named += 1;
         }
+        assert!(named > 0, "{page} names no test");
     }
-    assert!(named > 0, "docs/protocol.md names no test");
+}
+
+#[test]
+fn every_guarantee_names_what_holds_it() {
+    let guarantees = read("docs/guarantees.md");
+    for promise in guarantees.split("\n### ").skip(1) {
+        let title = promise.lines().next().unwrap_or_default();
+        assert!(promise.contains("\nHeld by:"), "docs/guarantees.md promises without a test: {title}");
+    }
 }
 
 #[test]

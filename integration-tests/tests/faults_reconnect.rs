@@ -1,0 +1,119 @@
+//! A whole fleet comes back to a server that restarted: spread out, nobody
+//! lost, and the database does not notice.
+
+use std::time::{Duration, Instant};
+
+use leasehold_client::{
+    Checkout, Client, LeasedPool,
+    mysql::{Hooks, Manager},
+};
+use leasehold_integration_tests::{
+    figures::measured,
+    fleet::{ACCOUNT, DATABASE, Fleet, Terms},
+    proxy::Proxy,
+    stage::Stage,
+    wait::{eventually, now},
+};
+use tokio::task::JoinSet;
+
+const SESSIONS: u32 = 500;
+const CAP: u32 = 600;
+const TERMS: Terms = Terms { max_connections: 650, reserve: 50, ttl: Duration::from_secs(20) };
+/// Most sessions that ask for a connection to the database at once at first.
+const JOINING: usize = 50;
+/// How long all may take to join, on a machine that runs them all.
+const JOIN_BOUND: Duration = Duration::from_secs(60);
+/// How soon all must be back.
+const BACK: Duration = Duration::from_secs(10);
+/// The server is away for so long.
+const OUTAGE: Duration = Duration::from_secs(3);
+/// Attempts to connect are counted in slots of this length.
+const SLOT: Duration = Duration::from_millis(100);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_hundred_sessions_come_back_spread_out_and_open_nothing() {
+    let _stage = Stage::alone().await;
+    let mut fleet = Fleet::start(TERMS).await;
+    // All come through it, so it knows when each came.
+    let proxy = Proxy::start(fleet.server.address()).await;
+    let members = gather(&proxy.url(), &fleet.database.url(ACCOUNT)).await;
+    let all = |shown: &leasehold_proto::v1::Database| shown.held == SESSIONS && shown.sessions == SESSIONS;
+    fleet.server.shows(DATABASE, JOIN_BOUND, "all sessions with a token", all).await;
+
+    fleet.server.kill();
+    let opened = fleet.database.opened_by(ACCOUNT).await;
+    let away = now();
+    tokio::time::sleep(OUTAGE).await;
+    fleet.server.restart().await;
+    let restarted = now();
+    eventually(BACK, "every session to be attached", async || {
+        let sessions = fleet.server.sessions(DATABASE).await;
+        sessions.iter().filter(|session| session.state == "attached").count() == SESSIONS as usize
+    })
+    .await;
+    measured(format_args!("all {SESSIONS} are back {:?} after the restart", restarted.elapsed()));
+    let shown = fleet.server.database(DATABASE).await;
+    assert_eq!((shown.held, shown.quarantined, shown.expired), (SESSIONS, 0, 0), "{shown:?}");
+    for member in &members {
+        assert_eq!(member.pool.status().established, 1, "{:?}", member.client.status());
+    }
+    let more = fleet.database.opened_by(ACCOUNT).await - opened;
+    assert!(more == 0, "{more} connections were opened at the database");
+    assert_eq!(fleet.database.connections(ACCOUNT).await, SESSIONS);
+
+    let attempts: Vec<Instant> = proxy.arrivals().into_iter().filter(|arrival| *arrival > away).collect();
+    let busiest = busiest_slot(&attempts);
+    measured(format_args!("{} attempts to connect, at most {busiest} within {SLOT:?}", attempts.len()));
+    // One after the other, a pause that doubles from 50 ms to 1 s: within 3 s
+    // of outage and the time after it each session tries some eight times.
+    let most = 12 * SESSIONS as usize;
+    assert!(attempts.len() <= most, "{} attempts to connect, more than {most}", attempts.len());
+    // Spread out: without jitter they would all come in one slot of a second.
+    let later: Vec<Instant> =
+        attempts.into_iter().filter(|attempt| *attempt > away + Duration::from_secs(1)).collect();
+    let busiest = busiest_slot(&later);
+    assert!(busiest <= SESSIONS as usize / 2, "{busiest} of {SESSIONS} came within {SLOT:?}");
+
+    // None was lost for the future either: all can have another connection.
+    let mut more = JoinSet::new();
+    for member in members.iter().take((CAP - SESSIONS) as usize) {
+        let pool = member.pool.clone();
+        more.spawn(async move { pool.get().await.expect("another connection") });
+    }
+    let more = more.join_all().await;
+    assert_eq!(fleet.database.connections(ACCOUNT).await, CAP);
+    drop(more);
+}
+
+struct Member {
+    client: Client,
+    pool: LeasedPool<Manager>,
+    _connection: Checkout<Manager>,
+}
+
+/// As many sessions in this process, each with one connection in use.
+async fn gather(server: &str, mysql: &str) -> Vec<Member> {
+    let (mut members, mut joining) = (Vec::new(), JoinSet::new());
+    for number in 0..SESSIONS {
+        let client = Client::builder().endpoint(server).node(format!("node-{number}"));
+        let client = client.connect_lazy().expect("a session");
+        let manager = Manager::from_url(mysql).expect("the database's URL");
+        let pool = client.pool(DATABASE, manager).hooks(Hooks).max_size(2).wait_timeout(Some(JOIN_BOUND));
+        let pool = pool.build().expect("a pool");
+        joining.spawn(async move {
+            let connection = pool.get().await.expect("a connection");
+            Member { client, pool, _connection: connection }
+        });
+        if joining.len() >= JOINING {
+            members.extend(joining.join_next().await.map(|member| member.expect("no panic")));
+        }
+    }
+    members.extend(joining.join_all().await);
+    members
+}
+
+/// Most of `instants` that lie within one slot.
+fn busiest_slot(instants: &[Instant]) -> usize {
+    let within = |from: Instant| instants.iter().filter(|at| (from..from + SLOT).contains(*at)).count();
+    instants.iter().map(|from| within(*from)).max().unwrap_or(0)
+}
