@@ -1,0 +1,125 @@
+//! What goes wrong, and when: the faults of a history, each drawn from the seed
+//! and its own number alone, so that leaving one out changes no other. Knows
+//! nothing of how a fault is done.
+
+use std::{fmt, time::Duration};
+
+use crate::{dice::Dice, plan::Plan, store::Failure};
+
+/// One fault.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Time since the fault before it.
+    pub after: Duration,
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// A node is killed; another process takes its place later.
+    Kill(usize),
+    /// A node's machine disappears; its connections stay open for a while.
+    Vanish(usize),
+    /// A node is stopped, as by SIGSTOP.
+    Stop(usize),
+    /// A node's machine is suspended: its timers sleep too.
+    Suspend(usize),
+    /// A node's clock leaps forward by the duration.
+    Leap(usize),
+    /// A node ends in good order; another process takes its place.
+    Retire(usize),
+    /// Nothing passes between a node and the server, and nothing errors.
+    Partition(usize),
+    /// A node's stream breaks; what is under way is lost. The server notices
+    /// this much later than the node, or the node than the server.
+    Break {
+        /// The node.
+        node: usize,
+        /// The server notices last.
+        server_last: bool,
+    },
+    /// The transport takes no message of a node.
+    Stall(usize),
+    /// Messages between a node and the server take long.
+    Slow(usize),
+    /// The server is killed.
+    ServerKill,
+    /// The server is stopped, as by SIGSTOP.
+    ServerStop,
+    /// The server's machine is suspended.
+    ServerSuspend,
+    /// The server's clock leaps forward by the duration.
+    ServerLeap,
+    /// Commits fail.
+    StoreFails(Failure),
+    /// Commits take up to the duration.
+    StoreStalls,
+    /// A database restarts.
+    Restart(usize),
+    /// The watched database admits another number of connections.
+    Limit(u32),
+    /// Connections on accounts that are not the fleet's.
+    Others(u32),
+    /// Connections of tools on the fleet's accounts.
+    Tools(u32),
+    /// The probe cannot look.
+    Blind,
+    /// The cap is configured otherwise.
+    Cap(usize, u32),
+    /// A database drains.
+    Drain(usize),
+    /// A database has the other loss policy.
+    Policy(usize),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} for {:?}", self.kind, self.lasts)
+    }
+}
+
+/// The fault with this number.
+pub fn nth(plan: &Plan, number: usize) -> Fault {
+    let dice = &mut Dice::new(plan.seed, 1_000 + number as u64);
+    let after = dice.tail(plan.calm_between_faults, 3);
+    let node = dice.index(plan.nodes);
+    let database = dice.index(plan.databases.len());
+    let ttl = plan.longest_ttl().as_millis() as u64;
+    let (kind, lasts) = match dice.number(0, 29) {
+        0 => (FaultKind::Kill(node), dice.millis(1, 2 * ttl)),
+        1 => (FaultKind::Vanish(node), dice.millis(1, 2 * ttl)),
+        2 | 3 => (FaultKind::Stop(node), dice.millis(1, 3 * ttl)),
+        4 => (FaultKind::Suspend(node), dice.millis(1, 3 * ttl)),
+        5 => (FaultKind::Leap(node), dice.millis(1, 2 * ttl)),
+        6 => (FaultKind::Retire(node), dice.millis(1, 500)),
+        7..=9 => (FaultKind::Partition(node), dice.millis(1, 3 * ttl)),
+        10..=12 => {
+            let server_last = dice.chance(500);
+            (FaultKind::Break { node, server_last }, dice.millis(0, 2 * ttl))
+        }
+        13 => (FaultKind::Stall(node), dice.millis(1, ttl)),
+        14 | 15 => (FaultKind::Slow(node), dice.millis(1, 2 * ttl)),
+        16 | 17 => (FaultKind::ServerKill, dice.millis(1, ttl)),
+        18 => (FaultKind::ServerStop, dice.millis(1, 3 * ttl)),
+        19 => (FaultKind::ServerSuspend, dice.millis(1, 3 * ttl)),
+        20 => (FaultKind::ServerLeap, dice.millis(1, 3 * ttl)),
+        21 | 22 => {
+            let how = [Failure::Loses, Failure::Applies, Failure::Either][dice.index(3)];
+            (FaultKind::StoreFails(how), dice.millis(1, ttl))
+        }
+        23 => (FaultKind::StoreStalls, dice.millis(1, ttl)),
+        24 => (FaultKind::Restart(database), dice.millis(1, 2_000)),
+        25 => (FaultKind::Limit(dice.number(1, 14)), dice.millis(500, 3 * ttl)),
+        26 if dice.chance(500) => (FaultKind::Others(dice.number(1, 3)), dice.millis(1, 2 * ttl)),
+        26 => (FaultKind::Tools(dice.number(1, 3)), dice.millis(1, 2 * ttl)),
+        27 => (FaultKind::Blind, dice.millis(1, 3 * ttl)),
+        28 => (FaultKind::Cap(database, dice.number(0, 9)), dice.millis(1, 2 * ttl)),
+        _ if dice.chance(500) => (FaultKind::Drain(database), dice.millis(1, ttl)),
+        _ => (FaultKind::Policy(database), dice.millis(1, 2 * ttl)),
+    };
+    Fault { after, kind, lasts }
+}

@@ -1,0 +1,59 @@
+//! What must be true after each step, by name, and how a history says that it
+//! is not. Knows nothing of how it is found out.
+
+use std::{fmt, panic};
+
+/// A promise that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// Connections of the fleet stay within what is admitted.
+    CapHolds,
+    /// What a process holds is counted by the server, so nobody else has it.
+    OneHolder,
+    /// What a process holds is covered by the store.
+    StoreCovers,
+    /// A waiter gets a connection, a timeout, a cancellation or a closed pool:
+    /// one of them, once.
+    AnsweredOnce,
+    /// After the faults everything is usable again.
+    Recovers,
+    /// Nobody talks without an end.
+    Quiet,
+    /// An assertion of the core, a session, a ledger, or of the world itself.
+    Assertion,
+}
+
+impl Invariant {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Invariant::CapHolds => "the-cap-holds",
+            Invariant::OneHolder => "one-holder",
+            Invariant::StoreCovers => "the-store-covers",
+            Invariant::AnsweredOnce => "answered-once",
+            Invariant::Recovers => "everything-recovers",
+            Invariant::Quiet => "quiet",
+            Invariant::Assertion => "assertion",
+        }
+    }
+}
+
+/// What was broken, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The promise.
+    pub invariant: Invariant,
+    /// How it was broken.
+    pub details: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant.name(), self.details)
+    }
+}
+
+/// Ends the history: a promise is broken.
+pub fn broken(invariant: Invariant, details: String) -> ! {
+    panic::panic_any(Violation { invariant, details })
+}
