@@ -201,6 +201,10 @@ mod tests {
         );
         assert_eq!(refusal(good().node("")), "a node's name has 1 to 128 bytes of UTF-8, not 0");
         assert_eq!(
+            refusal(good().node("a\nb")),
+            "a node's name has no control characters, but \"a\\nb\" has one"
+        );
+        assert_eq!(
             refusal(good().workload("w".repeat(129))),
             "a workload's name has 1 to 128 bytes of UTF-8, not 129"
         );

@@ -38,6 +38,9 @@ mod hooks;
 mod manager;
 mod socket;
 
+/// The driver, in the version that the manager is made for.
+pub use mysql_async;
+
 pub use self::{
     connection::{Condition, Connection},
     error::Error,

@@ -55,21 +55,35 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A name that was refused: empty, or too long for the protocol.
+/// A name that was refused: the server would refuse the whole Hello for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {what}'s name has 1 to {MAX_NAME_BYTES} bytes of UTF-8, not {length}")]
-pub struct InvalidName {
-    /// What was to be named, such as "database".
-    pub what: &'static str,
-    /// Bytes of the refused name.
-    pub length: usize,
+pub enum InvalidName {
+    /// It is empty, or too long for the protocol.
+    #[error("a {what}'s name has 1 to {MAX_NAME_BYTES} bytes of UTF-8, not {length}")]
+    Length {
+        /// What was to be named, such as "database".
+        what: &'static str,
+        /// Bytes of the refused name.
+        length: usize,
+    },
+    /// It has a control character, such as a line feed.
+    #[error("a {what}'s name has no control characters, but {name:?} has one")]
+    Control {
+        /// What was to be named.
+        what: &'static str,
+        /// The refused name.
+        name: String,
+    },
 }
 
 /// Checks that `name` fits the protocol's bounds.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), InvalidName> {
     match name.len() {
+        1..=MAX_NAME_BYTES if name.chars().any(char::is_control) => {
+            Err(InvalidName::Control { what, name: name.into() })
+        }
         1..=MAX_NAME_BYTES => Ok(()),
-        length => Err(InvalidName { what, length }),
+        length => Err(InvalidName::Length { what, length }),
     }
 }
 

@@ -191,17 +191,24 @@ impl Database {
             return;
         }
         let attached = |lease: &Lease| matches!(lease.standing, Standing::Attached(_));
-        let mut richest: BinaryHeap<(u32, SessionId)> = self
+        let mut poorest: Vec<(u32, SessionId)> = self
             .leases
             .iter()
             .filter(|(_, lease)| attached(lease) && lease.counts().target > 0)
             .map(|(session, lease)| (lease.counts().target, *session))
             .collect();
-        while self.totals.target > cap {
-            let Some((target, session)) = richest.pop() else { return };
-            self.change(session, |lease| lease.lower(target - 1, Recall::NextReturn));
-            if target > 1 {
-                richest.push((target - 1, session));
+        poorest.sort_unstable();
+        // What others hold cannot be recalled; these share what it leaves, the
+        // poorest first, so that nobody has less than an even part but by want.
+        let recallable: u64 = poorest.iter().map(|(target, _)| u64::from(*target)).sum();
+        let mut left = cap.saturating_sub(self.totals.target - recallable);
+        let mut sharing = poorest.len() as u64;
+        for (target, session) in poorest {
+            let part = u64::from(target).min(left / sharing) as u32;
+            left -= u64::from(part);
+            sharing -= 1;
+            if part < target {
+                self.change(session, |lease| lease.lower(part, Recall::NextReturn));
             }
         }
     }

@@ -598,6 +598,21 @@ fn absurd_demands_are_sums_like_any_other() {
     assert_eq!(world.truly_held(), 10);
 }
 
+/// A cut is shared out in one step, however much is claimed.
+#[test]
+fn absurd_claims_are_recalled_at_once() {
+    let mut world = World::new(settings(10));
+    for name in ["a", "b", "c"] {
+        run(&mut world, &format!("hello {name}\nmute {name}\ndisconnect {name}"));
+        world.node(name).in_use = if name == "a" { 2 } else { 1_000_000_000 };
+        run(&mut world, &format!("hello {name}\nunmute {name}"));
+    }
+    let mut targets: Vec<u32> =
+        world.core.sessions(world.now).iter().map(|session| session.leases[0].allotment).collect();
+    targets.sort_unstable();
+    assert_eq!(targets, [2, 4, 4]);
+}
+
 #[test]
 fn messages_of_unknown_streams_are_dropped() {
     let mut world = World::new(settings(10));

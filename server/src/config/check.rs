@@ -278,6 +278,13 @@ fn accounts(field: &Field<'_>, faults: &mut Collector<'_>) -> Option<Vec<String>
         );
         return None;
     }
+    if let Some(name) = names.iter().find(|name| name.contains(['@', '\'', '"', '`', '%'])) {
+        field.refuse(
+            faults,
+            format_args!("holds `{name}`: write user names alone, without a host or quotes, such as \"app\""),
+        );
+        return None;
+    }
     Some(names.into_iter().map(str::to_owned).collect())
 }
 

@@ -79,7 +79,7 @@ impl Reader {
     }
 
     async fn hello(&mut self, message: v1::NodeMessage) -> Result<(), Status> {
-        let (Some(Kind::Hello(hello)), Some(outgoing)) = (message.kind, self.outgoing.take()) else {
+        let (Some(Kind::Hello(hello)), Some(outgoing)) = (message.kind, self.outgoing.clone()) else {
             return Err(to_proto::refused(invalid("kind", "must be hello in the first message")));
         };
         let (generation, seen) = (self.handle.generation(), hello.generation);
@@ -91,6 +91,8 @@ impl Reader {
         self.places = hello.places.iter().map(|place| (Box::from(&*place.name), place.database)).collect();
         let opened = self.handle.open_stream(hello, outgoing).await;
         self.stream = Some(opened.map_err(to_proto::unanswered)?);
+        // Kept until here: without it the answers end, before a refusal is told.
+        self.outgoing = None;
         Ok(())
     }
 
