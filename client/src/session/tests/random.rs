@@ -269,6 +269,7 @@ impl Model {
     }
 
     fn said(&mut self, stream: StreamId, message: ToServer) {
+        let lapsed = self.past_deadline();
         let current = self.current.as_mut().expect("words without a stream");
         assert_eq!(current.id, stream, "words on an old stream");
         assert!(current.welcomed, "words before the Welcome");
@@ -277,7 +278,11 @@ impl Model {
         match message {
             ToServer::KeepAlive(id) => current.keep_alives.push((id, self.node.now)),
             ToServer::Demand(demand) => {
-                let levels = self.node.pool(demand.database.as_str()).levels();
+                let mut levels = self.node.pool(demand.database.as_str()).levels();
+                if lapsed {
+                    // It cannot take tokens, so it asks for none.
+                    (levels.waiting, levels.wanted) = (0, levels.in_use);
+                }
                 assert_eq!(demand.levels, levels, "levels of another moment");
                 let delivered = current.delivered.get(&demand.database);
                 assert_eq!(delivered, Some(&demand.acknowledged.0), "not what was applied last");
