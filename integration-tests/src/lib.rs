@@ -9,6 +9,7 @@
 
 pub mod binaries;
 pub mod cli;
+pub mod disk;
 pub mod figures;
 pub mod fleet;
 pub mod full;

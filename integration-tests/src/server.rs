@@ -5,7 +5,7 @@
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -63,9 +63,24 @@ impl Server {
 
     async fn launch(from: Ipv4Addr, databases: &str, environment: &[(&str, &str)]) -> Self {
         let directory = scratch::directory("server");
+        let data = directory.path().join("data");
+        Self::start_in(directory, &data, from, databases, environment).await
+    }
+
+    /// Starts one that keeps its records elsewhere, in `data`.
+    pub async fn start_on(data: &Path, databases: &str) -> Self {
+        Self::start_in(scratch::directory("server"), data, Ipv4Addr::LOCALHOST, databases, &[]).await
+    }
+
+    async fn start_in(
+        directory: TempDir,
+        data: &Path,
+        from: Ipv4Addr,
+        databases: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let (listen, http) = (Port::claim(), Port::claim());
         let config = directory.path().join("leasehold.toml");
-        let data = directory.path().join("data");
         let text = format!(
             "[server]\nlisten = \"{from}:{}\"\nhttp = \"{}\"\ndata = \"{}\"\n\n{databases}",
             listen.number(),

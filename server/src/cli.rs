@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 
 /// The exit code when the command line or the configuration is wrong.
 pub const EXIT_USAGE: u8 = 2;
@@ -23,14 +23,15 @@ pub const EXIT_FAILED: u8 = 1;
 #[command(
     name = "leasehold-server",
     version,
+    args_conflicts_with_subcommands = true,
     after_help = "\
 The environment:
   RUST_LOG                     what to log, such as info or leasehold_server=debug
   OTEL_EXPORTER_OTLP_ENDPOINT  collector for traces, such as http://127.0.0.1:4317
 
 Exit codes:
-  0  stopped in order, or (--check) the configuration is fine
-  1  the server cannot run
+  0  stopped in order; or done; or (--check) the configuration is fine
+  1  the server cannot run, or the command cannot be done
   2  the command line or the configuration is wrong"
 )]
 pub struct Arguments {
@@ -41,6 +42,40 @@ pub struct Arguments {
     /// Check the configuration, say what it means, and exit.
     #[arg(long)]
     pub check: bool,
+
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What can be done with the records of a server that is stopped.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Make a damaged store usable: keep what can be read, set the rest aside.
+    Recover(Place),
+    /// Write all records to standard output as JSON, one a line.
+    Export(Place),
+    /// Read records as `export` writes them from standard input.
+    Import {
+        /// Where to.
+        #[command(flatten)]
+        place: Place,
+        /// Set aside what is there already.
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
+/// Where the records are.
+#[derive(Clone, Debug, Args)]
+pub struct Place {
+    /// The configuration that names the directory, in TOML.
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub config: Option<PathBuf>,
+
+    /// The directory.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
 }
 
 impl Arguments {

@@ -9,6 +9,7 @@
 //! | [`grpc`] | the gRPC API |
 //! | [`http`] | pages for health checks and scrapers |
 //! | [`probe`] | asks a database for its limit and its connections |
+//! | [`records`] | what can be done with the records of a stopped server |
 //! | [`run`] | all of it put together |
 //! | [`telemetry`] | log and traces |
 
@@ -19,5 +20,6 @@ pub mod driver;
 pub mod grpc;
 pub mod http;
 pub mod probe;
+pub mod records;
 pub mod run;
 pub mod telemetry;

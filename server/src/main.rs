@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_server::cli::{self, Arguments, EXIT_FAILED, EXIT_USAGE};
 use leasehold_server::config::{self, Config};
+use leasehold_server::records;
 use leasehold_server::run::{self, Listeners};
 use leasehold_server::telemetry::Telemetry;
 use tokio::runtime::Runtime;
@@ -14,6 +15,9 @@ const LEFTOVERS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = Arguments::read();
+    if let Some(command) = arguments.command {
+        return records::run(&command);
+    }
     let config = match config::load(arguments.config.as_deref()) {
         Ok(config) => config,
         Err(error) => return cli::fail(&error, EXIT_USAGE),

@@ -37,6 +37,12 @@ pub enum Error {
         /// One of the things found in it.
         entry: String,
     },
+    /// There is nothing to read.
+    #[error("there is no store in `{path}`", path = path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A newer version of Leasehold wrote the store.
     #[error(
         "store `{path}` has format {found}, this version reads format {supported}: run the version that wrote it, or a newer one",
@@ -52,7 +58,7 @@ pub enum Error {
     },
     /// What the store holds is not what was committed.
     #[error(
-        "store `{path}` is damaged, {what}: restore the directory from a backup or, when every node is stopped, move it away to start with an empty one",
+        "store `{path}` is damaged, {what}: run `leasehold-server recover`, which keeps what can be read, sets the damaged store aside and says what it did",
         path = path.display()
     )]
     Damaged {

@@ -10,7 +10,7 @@ mod sled;
 pub use error::Error;
 pub use leasehold_admission::durable::{Change, State};
 pub use memory::Memory;
-pub use sled::Sled;
+pub use sled::{Recovery, Sled};
 
 /// A place where the state survives the process.
 ///

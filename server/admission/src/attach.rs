@@ -22,7 +22,8 @@ impl Core {
     /// A new stream speaks for a session, from now on alone (rule 1).
     pub(crate) fn hello(&mut self, now: Time, hello: Hello, effects: &mut Vec<Effect>) {
         let Hello { stream, session: id, node, workload, claims } = hello;
-        if matches!(self.sessions.get(&id), Some(Session { kind: Kind::Unary(_), .. })) {
+        let unary = matches!(self.sessions.get(&id), Some(Session { kind: Kind::Unary(_), .. }));
+        if unary || id == SessionId::LOST {
             effects.push(Effect::Close { stream, reason: Close::Unknown });
             return;
         }
@@ -264,7 +265,7 @@ impl Core {
         effects.push(Effect::Note(Note::Expired { session: id, node, tokens }));
         self.write_session(id, effects);
         for database in databases {
-            self.end_quarantine_if(id, database, effects, |lease| lease.held() == 0);
+            self.end_quarantine_if(id, database, effects, |lease| is_empty(id, lease));
             self.decide(now, database, effects);
         }
     }
@@ -279,7 +280,7 @@ impl Core {
             let settings = &self.databases[database.0 as usize].settings;
             let over = !settings.watched && silent >= ttl + settings.fence_grace;
             self.end_quarantine_if(id, database, effects, |lease| {
-                over && lease.on_loss == crate::LossPolicy::Fence || lease.held() == 0
+                over && lease.on_loss == crate::LossPolicy::Fence || is_empty(id, lease)
             });
             self.decide(now, database, effects);
         }
@@ -322,7 +323,7 @@ impl Core {
             return;
         }
         let tokens = at.remove(id, effects);
-        if tokens > 0 {
+        if tokens > 0 || id == SessionId::LOST {
             effects.push(Effect::Note(Note::QuarantineEnded { session: id, database, tokens }));
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -372,4 +373,9 @@ impl Core {
             effects.push(Effect::Commit(Change::PutSession(id, record)));
         }
     }
+}
+
+/// Whether nothing is kept back by a lease.
+fn is_empty(id: SessionId, lease: &Lease) -> bool {
+    lease.held() == 0 && id != SessionId::LOST
 }

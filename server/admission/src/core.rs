@@ -101,6 +101,23 @@ impl Core {
             self.databases[database.0 as usize]
                 .insert(*id, Lease::recovered(kept.ceiling, kept.on_loss, standing));
         }
+        self.recover_lost();
+    }
+
+    /// Records may be missing: until whoever was on them has lapsed, each database
+    /// has an empty lease that only keeps grants back.
+    fn recover_lost(&mut self) {
+        let longest = self.databases.iter().map(|database| database.settings.ttl).max();
+        let Some(lost) = self.sessions.get_mut(&SessionId::LOST) else { return };
+        lost.ttl = lost.ttl.max(longest.unwrap_or_default());
+        let standing = lost.standing(self.now);
+        for database in &mut self.databases {
+            lost.add(database.id);
+            if !database.leases.contains_key(&SessionId::LOST) {
+                let on_loss = database.settings.on_loss;
+                database.insert(SessionId::LOST, Lease::recovered(0, on_loss, standing));
+            }
+        }
     }
 
     /// Takes one event and appends what follows from it. `now` never goes back.

@@ -188,7 +188,8 @@ impl Database {
 
     /// Whether grants may be made at all.
     pub(crate) fn grants_allowed(&self) -> bool {
-        !self.settings.draining && self.watch.may_grant()
+        let records_lost = self.leases.contains_key(&SessionId::LOST);
+        !self.settings.draining && !records_lost && self.watch.may_grant()
     }
 
     /// The cap that follows from settings and observations.

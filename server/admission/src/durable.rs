@@ -42,6 +42,7 @@ pub struct Session {
 
 /// What a session is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A node with streams.
     Node,
@@ -64,6 +65,7 @@ pub struct Unary {
 
 /// What became of a unary lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is leased.
     Leased,
@@ -102,6 +104,7 @@ pub struct Override {
 
 /// A setting that can be overridden.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OverrideValue {
     /// Upper bound of the cap.
     Cap(u32),
@@ -148,7 +151,19 @@ pub enum Change {
     TrimAudit(u64),
 }
 
+/// What the session is called that stands for lost records.
+const LOST: &str = "lost-records";
+
 impl State {
+    /// Notes that records may be missing: nothing is granted after the next start
+    /// until whoever may have been on them has certainly lapsed.
+    pub fn miss_records(&mut self) {
+        let ttl_ms = self.sessions.values().map(|session| session.ttl_ms).max().unwrap_or(0);
+        let lost =
+            Session { node: LOST.into(), workload: LOST.into(), kind: Kind::Node, ttl_ms, silent_ms: 0 };
+        self.sessions.insert(SessionId::LOST, lost);
+    }
+
     /// Applies one change.
     pub fn apply(&mut self, change: Change) {
         match change {

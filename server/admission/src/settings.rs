@@ -21,6 +21,7 @@ pub enum Admission {
 
 /// What a node does when its deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LossPolicy {
     /// It goes on with what it has and opens nothing.
     Keep,

@@ -6,7 +6,10 @@
 //! return errors; both are dealt with here and nowhere else.
 
 mod record;
+mod recover;
 mod witness;
+
+pub use recover::Recovery;
 
 use std::{
     any::Any,
@@ -64,6 +67,9 @@ impl Sled {
     pub fn open(path: impl AsRef<Path>) -> Result<Sled, Error> {
         let path = path.as_ref();
         fs::create_dir_all(path).map_err(failed("create", path))?;
+        if recover::is_pending(path) {
+            return Err(recover::cut_short(path));
+        }
         let mut witness = match Witness::open(path)? {
             Some(witness) => witness,
             None => create_witness(path)?,
@@ -196,6 +202,7 @@ fn create_witness(path: &Path) -> Result<Witness, Error> {
         let name = entry.map_err(failed("list", path))?.file_name().to_string_lossy().into_owned();
         match name.as_str() {
             IGNORED_ENTRY => {}
+            left_over if recover::is_left_over(left_over) => {}
             DATABASE => return Err(damaged(path, "its file `leasehold.store` is missing".to_owned())),
             _ => return Err(Error::Foreign { path: path.to_owned(), entry: name }),
         }
@@ -229,7 +236,7 @@ fn open_database(path: &Path, commits: u64) -> Result<sled::Db, Error> {
         let database = open_unlocked(path)?;
         let (_, meta) = read(path, &database)?;
         match meta {
-            None => Err(damaged(path, "its database is empty".to_owned())),
+            None => Err(damaged(path, format!("its database `{DATABASE}` is empty"))),
             Some(meta) if meta.commits < commits => {
                 let lost = commits - meta.commits;
                 Err(damaged(path, format!("the last {lost} of its {commits} commits are missing")))
@@ -251,13 +258,18 @@ fn open_unlocked(path: &Path) -> Result<sled::Db, Error> {
     let mut attempts = 1;
     loop {
         match configured.open() {
-            Err(sled::Error::Io(error))
-                if attempts < LOCK_ATTEMPTS && error.to_string().contains("could not acquire lock") =>
-            {
+            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {
+                if attempts == LOCK_ATTEMPTS {
+                    return Err(backend("open", path)(sled::Error::Io(error)));
+                }
                 attempts += 1;
                 thread::sleep(LOCK_PAUSE);
             }
-            opened => return opened.map_err(backend("open", path)),
+            // What the operating system refuses is no damage.
+            Err(sled::Error::Io(error)) if error.raw_os_error().is_some() => {
+                return Err(backend("open", path)(sled::Error::Io(error)));
+            }
+            opened => return opened.map_err(|error| unreadable(path, &error.to_string())),
         }
     }
 }
@@ -312,15 +324,17 @@ fn read_meta(path: &Path, database: &sled::Db) -> Result<Meta, Error> {
 
 /// Calls sled while the store is being opened: a panic there is damage.
 fn guarded<T>(path: &Path, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let message = panic_message(panic.as_ref());
-        Err(damaged(path, format!("its database cannot be read ({message})")))
-    })
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|panic| Err(unreadable(path, &panic_message(panic.as_ref()))))
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+}
+
+fn unreadable(path: &Path, why: &str) -> Error {
+    damaged(path, format!("its database `{DATABASE}` cannot be read ({why})"))
 }
 
 fn damaged(path: &Path, what: String) -> Error {

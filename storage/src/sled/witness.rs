@@ -16,7 +16,7 @@ use std::{
 
 use crate::Error;
 
-const FILE_NAME: &str = "leasehold.store";
+pub(super) const FILE_NAME: &str = "leasehold.store";
 const TEXT: &str = "Leasehold store, format 1. Belongs to the directory beside it; do not edit.\n";
 /// A count has a fixed width, so that it is overwritten in place.
 const DIGITS: usize = 20;
@@ -66,14 +66,8 @@ impl Witness {
         if text.is_empty() {
             return Ok(None);
         }
-        let count = text.strip_prefix(TEXT).and_then(|rest| rest.strip_suffix('\n'));
-        match count.filter(|count| count.len() == DIGITS).map(str::parse) {
-            Some(Ok(commits)) => {
-                self.noted = commits;
-                Ok(Some(commits))
-            }
-            Some(Err(_)) | None => Err(self.damaged()),
-        }
+        self.noted = parse(&text).ok_or_else(|| self.damaged())?;
+        Ok(Some(self.noted))
     }
 
     /// Makes the file whole: the store exists from now on.
@@ -103,6 +97,18 @@ impl Witness {
             what: format!("its file `{FILE_NAME}` was changed"),
         }
     }
+}
+
+/// The number of commits that the witness in a directory tells, if it can be
+/// read; else 0. Locks nothing.
+pub(super) fn read(directory: &Path) -> u64 {
+    let text = std::fs::read_to_string(directory.join(FILE_NAME)).unwrap_or_default();
+    parse(&text).unwrap_or(0)
+}
+
+fn parse(text: &str) -> Option<u64> {
+    let count = text.strip_prefix(TEXT)?.strip_suffix('\n')?;
+    if count.len() == DIGITS { count.parse().ok() } else { None }
 }
 
 /// Makes an error of what happened to a file.
