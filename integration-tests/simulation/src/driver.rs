@@ -1,41 +1,40 @@
-//! The driver's passes: what has come is applied, what the core has changed is
-//! committed, and only then the rest is sent. The rules are those of
-//! `Event::Committed`, `Event::CommitFailed` and `Effect::needs_commit`. Knows
-//! nothing of streams, stores or clocks.
+//! The driver without its tasks: the server's own rounds, around the core, told
+//! the time and the outcome of each commit. Knows nothing of streams, stores or
+//! clocks.
 
-use std::time::Duration;
+// The server's own files, not copies of them: the crate around them would bring
+// gRPC, HTTP and a database client along.
+#[path = "../../../server/src/driver/pending.rs"]
+mod pending;
+#[path = "../../../server/src/driver/round.rs"]
+mod round;
 
 use leasehold_admission::{Core, Effect, Event, Time, durable::Change};
 
-/// While the store fails it is asked again this often.
-const RETRY: Duration = Duration::from_millis(500);
+use self::round::{Ended, Rounds};
 
-/// A core and what its passes leave behind.
+/// A core and what its rounds leave behind.
 #[derive(Debug)]
 pub struct Driver {
     /// The core.
     pub core: Core,
     effects: Vec<Effect>,
-    /// To be sent when the commit under way has ended.
-    sending: Vec<Effect>,
-    /// Changes whose commit has not succeeded yet, oldest first.
-    changes: Vec<Change>,
-    retry_at: Option<Time>,
+    rounds: Rounds,
 }
 
-/// How a pass goes on.
+/// How a round goes on.
 #[derive(Debug)]
 pub enum Begun {
-    /// These are to be committed first; then the pass is to be ended.
+    /// These are to be committed first; then the round is to be ended.
     Commit(Vec<Change>),
-    /// The pass has ended; these are to be carried out.
+    /// The round has ended; these are to be carried out.
     Ended(Vec<Effect>),
 }
 
 impl Driver {
     /// A driver that has done nothing.
     pub fn new(core: Core) -> Driver {
-        Driver { core, effects: Vec::new(), sending: Vec::new(), changes: Vec::new(), retry_at: None }
+        Driver { core, effects: Vec::new(), rounds: Rounds::default() }
     }
 
     /// The core takes an event.
@@ -45,40 +44,31 @@ impl Driver {
 
     /// Everything that came is applied: goes on to the commit.
     pub fn begin(&mut self, now: Time) -> Begun {
-        for effect in std::mem::take(&mut self.effects) {
-            if let Effect::Commit(change) = effect {
-                self.changes.push(change);
-            } else {
-                self.sending.push(effect);
-            }
+        match self.rounds.begin(now, std::mem::take(&mut self.effects)) {
+            round::Begun::Commit(changes) => Begun::Commit(changes),
+            round::Begun::Ended(ended) => Begun::Ended(self.ended(now, ended)),
         }
-        if self.retry_at.is_some_and(|due| now < due) {
-            return Begun::Ended(self.end(now, false));
-        }
-        if self.changes.is_empty() {
-            return Begun::Ended(self.end(now, true));
-        }
-        Begun::Commit(self.changes.clone())
     }
 
-    /// The commit has ended. Returns what is to be carried out.
-    pub fn end(&mut self, now: Time, committed: bool) -> Vec<Effect> {
-        if committed {
-            self.changes.clear();
-            self.retry_at = None;
-            self.apply(now, Event::Committed);
-        } else {
-            // Asked again only when due, also where this pass asked for nothing.
-            self.retry_at = Some(self.retry_at.filter(|due| now < *due).unwrap_or(now + RETRY));
-            self.apply(now, Event::CommitFailed);
-            self.sending.retain(|effect| !effect.needs_commit());
+    /// The commit has ended; `left` are its changes if it failed, or may have.
+    /// Returns what is to be carried out.
+    pub fn end(&mut self, now: Time, left: Option<Vec<Change>>) -> Vec<Effect> {
+        let ended = self.rounds.end(now, left);
+        self.ended(now, ended)
+    }
+
+    fn ended(&mut self, now: Time, ended: Ended) -> Vec<Effect> {
+        let Ended { event, send, durable } = ended;
+        assert_eq!(durable, !matches!(event, Some(Event::CommitFailed)), "what operators are told");
+        if let Some(event) = event {
+            self.apply(now, event);
         }
-        std::mem::take(&mut self.sending)
+        send
     }
 
     /// When there is something to do although nothing comes.
     pub fn due(&self) -> Option<Time> {
         let at_once = (!self.effects.is_empty()).then_some(Time::ZERO);
-        [self.core.next_deadline(), self.retry_at, at_once].into_iter().flatten().min()
+        [self.core.next_deadline(), self.rounds.retry_at(), at_once].into_iter().flatten().min()
     }
 }

@@ -67,18 +67,21 @@ impl FaultyStore {
         Attempt { changes, takes, applies, succeeds }
     }
 
-    /// Ends a commit: what applies is durable now.
-    pub fn end(&mut self, attempt: Attempt) {
-        if attempt.applies {
+    /// Ends a commit: what applies is durable now. Returns the changes if it is
+    /// reported as failed.
+    pub fn end(&mut self, attempt: Attempt) -> Option<Vec<Change>> {
+        let Attempt { changes, applies, succeeds, .. } = attempt;
+        if applies {
             // A store in memory does not fail.
-            self.kept.commit(&attempt.changes).unwrap_or_default();
-            attempt.changes.into_iter().for_each(|change| self.state.apply(change));
+            self.kept.commit(&changes).unwrap_or_default();
+            changes.iter().cloned().for_each(|change| self.state.apply(change));
         }
+        (!succeeds).then_some(changes)
     }
 
     /// The server dies in the middle of a commit: all of it survives, or none.
     pub fn torn(&mut self, attempt: Attempt) {
         let applies = self.dice.chance(500);
-        self.end(Attempt { applies, ..attempt });
+        drop(self.end(Attempt { applies, ..attempt }));
     }
 }

@@ -8,6 +8,11 @@ use std::{fmt, panic};
 pub enum Invariant {
     /// Connections of the fleet stay within what is admitted.
     CapHolds,
+    /// Every open connection has a token.
+    ConnectionsHaveTokens,
+    /// When the server gives a session up, its node has no right to open any
+    /// more.
+    DeadlineFirst,
     /// What a process holds is counted by the server, so nobody else has it.
     OneHolder,
     /// What a process holds is covered by the store.
@@ -28,6 +33,8 @@ impl Invariant {
     pub fn name(self) -> &'static str {
         match self {
             Invariant::CapHolds => "the-cap-holds",
+            Invariant::ConnectionsHaveTokens => "connections-have-tokens",
+            Invariant::DeadlineFirst => "the-deadline-comes-first",
             Invariant::OneHolder => "one-holder",
             Invariant::StoreCovers => "the-store-covers",
             Invariant::AnsweredOnce => "answered-once",

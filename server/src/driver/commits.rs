@@ -1,5 +1,6 @@
-//! Durable before visible: commits what a round of the core has changed, and
-//! keeps what a failed commit leaves behind. Knows nothing of the core.
+//! Commits what a round of the core has changed, on a thread that may block,
+//! and tells how the store does. Knows nothing of the core, nor of what becomes
+//! of a commit that failed.
 
 use std::time::Duration;
 
@@ -8,14 +9,10 @@ use leasehold_storage::Store;
 use tokio::{
     sync::watch,
     task::{JoinError, JoinHandle, spawn_blocking},
-    time::Instant,
 };
 use tracing::{error, info};
 
-use super::{Health, pending::Pending};
-
-/// While the store fails it is asked again this often, and not more often.
-const RETRY: Duration = Duration::from_millis(500);
+use super::Health;
 
 /// A commit under way.
 pub(super) type Attempt = JoinHandle<Done>;
@@ -31,27 +28,15 @@ pub(super) struct Done {
 pub(super) struct Commits {
     /// Away while a thread commits.
     store: Option<Box<dyn Store>>,
-    /// Of failed commits, oldest first.
-    pending: Pending,
-    retry_at: Option<Instant>,
+    /// The last commit failed.
+    failing: bool,
     health: watch::Sender<Health>,
     succeeded: u64,
 }
 
 impl Commits {
     pub(super) fn new(store: Box<dyn Store>, health: watch::Sender<Health>) -> Commits {
-        Commits { store: Some(store), pending: Pending::default(), retry_at: None, health, succeeded: 0 }
-    }
-
-    /// Whether earlier changes still wait to become durable. Then nothing that
-    /// needs a commit may be sent without one.
-    pub(super) fn behind(&self) -> bool {
-        self.retry_at.is_some()
-    }
-
-    /// When changes that were left behind are due again.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
+        Commits { store: Some(store), failing: false, health, succeeded: 0 }
     }
 
     /// Whether the store works, and if not, why.
@@ -64,25 +49,13 @@ impl Commits {
         self.succeeded
     }
 
-    /// Starts to commit everything that was left behind, and then `changes`.
-    /// None: the store has failed so lately that it is not asked; the changes
-    /// are kept.
-    pub(super) fn begin(&mut self, changes: Vec<Change>) -> Option<Attempt> {
-        if self.retry_at.is_some_and(|due| Instant::now() < due) {
-            self.pending.extend(changes);
-            return None;
-        }
-        let batch = if self.pending.is_empty() {
-            changes
-        } else {
-            self.pending.extend(changes);
-            self.pending.take()
-        };
+    /// Starts to commit.
+    pub(super) fn begin(&mut self, batch: Vec<Change>) -> Attempt {
         let mut store = self.store.take().expect("one commit at a time");
-        Some(spawn_blocking(move || {
+        spawn_blocking(move || {
             let outcome = store.commit(&batch);
             Done { store, batch, outcome }
-        }))
+        })
     }
 
     /// The commit under way takes long, and may be lost.
@@ -94,34 +67,37 @@ impl Commits {
         }
     }
 
-    /// Ends what was begun. False: the commit failed, or may have; its changes
-    /// are kept.
-    pub(super) fn end(&mut self, done: Result<Done, JoinError>) -> bool {
+    /// Ends what was begun. Returns its changes if it failed, or may have.
+    pub(super) fn end(&mut self, done: Result<Done, JoinError>) -> Option<Vec<Change>> {
         let Done { store, batch, outcome } = done.expect("the store does not panic");
         self.store = Some(store);
         match outcome {
-            Ok(()) => self.recovered(),
-            Err(error) => self.failed(batch, &error),
+            Ok(()) => {
+                self.recovered();
+                None
+            }
+            Err(error) => {
+                self.failed(&error);
+                Some(batch)
+            }
         }
-        self.retry_at.is_none()
     }
 
     fn recovered(&mut self) {
         self.succeeded += 1;
-        self.retry_at = None;
+        self.failing = false;
         if self.health().store.is_err() {
             info!("store works again");
             self.health.send_modify(|health| health.store = Ok(()));
         }
     }
 
-    fn failed(&mut self, batch: Vec<Change>, error: &leasehold_storage::Error) {
+    fn failed(&mut self, error: &leasehold_storage::Error) {
         let message = with_sources(error);
-        if self.retry_at.is_none() {
+        if !self.failing {
             error!(error = message, "store failed: nothing is granted until it works again");
         }
-        self.pending.extend(batch);
-        self.retry_at = Some(Instant::now() + RETRY);
+        self.failing = true;
         self.health.send_modify(|health| health.store = Err(message));
     }
 }

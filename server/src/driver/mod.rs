@@ -11,6 +11,7 @@ mod notes;
 mod operators;
 mod overrides;
 mod pending;
+mod round;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use self::{
     handle::Queues,
     input::{Call, Input, Look},
     operators::{Operators, Reconfigured},
+    round::{Begun, Ended, Rounds},
     streams::Streams,
     waits::Waits,
 };
@@ -103,6 +105,7 @@ pub async fn start(
         clock,
         queues,
         commits: Commits::new(store, health),
+        rounds: Rounds::default(),
         streams: Streams::default(),
         calls: HashMap::new(),
         operators,
@@ -122,6 +125,7 @@ struct Driver {
     clock: Clock,
     queues: Queues,
     commits: Commits,
+    rounds: Rounds,
     streams: Streams,
     /// Unary calls that wait for an answer.
     calls: HashMap<Ticket, oneshot::Sender<UnaryReply>>,
@@ -166,7 +170,7 @@ impl Driver {
     /// When there is something to do without an input.
     fn due(&self) -> Instant {
         let now = self.clock.now();
-        let retry = self.commits.retry_at();
+        let retry = self.rounds.retry_at().map(|due| self.clock.instant(due));
         let tick = self.core.next_deadline().map(|deadline| self.clock.instant(deadline));
         let at_once = (!self.effects.is_empty()).then(|| self.clock.instant(now));
         let look = self.operators.next_expiry().map(|until| {
@@ -256,22 +260,19 @@ impl Driver {
     /// Makes durable what this pass has changed, and then sends. What the core
     /// makes of the outcome is carried out in the next pass.
     async fn carry_out(&mut self) {
-        let (changes, mut effects) = split(std::mem::take(&mut self.effects));
-        let durable = if self.must_commit(&changes, &effects) {
+        let effects = std::mem::take(&mut self.effects);
+        let ended = match self.rounds.begin(self.clock.now(), effects) {
             // Durable before visible: nothing below this line is sent unless
             // what it rests on would survive a crash.
-            let committed = self.commit(changes).await;
-            self.apply(self.clock.now(), if committed { Event::Committed } else { Event::CommitFailed });
-            committed
-        } else {
-            if !self.commits.behind() {
-                // What is sent now may not be taken back by a later failure.
-                self.apply(self.clock.now(), Event::Committed);
+            Begun::Commit(changes) => {
+                let left = self.commit(changes).await;
+                self.rounds.end(self.clock.now(), left)
             }
-            true
+            Begun::Ended(ended) => ended,
         };
-        if !durable {
-            effects.retain(|effect| !effect.needs_commit());
+        let Ended { event, send: effects, durable } = ended;
+        if let Some(event) = event {
+            self.apply(self.clock.now(), event);
         }
         for effect in effects {
             self.send(effect);
@@ -283,10 +284,10 @@ impl Driver {
         }
     }
 
-    /// Commits. While the store stalls, whoever wants to look is answered: that
-    /// is when people and supervisors do.
-    async fn commit(&mut self, changes: Vec<Change>) -> bool {
-        let Some(mut attempt) = self.commits.begin(changes) else { return false };
+    /// Commits; returns what is left when that fails. While the store stalls,
+    /// whoever wants to look is answered: that is when people and supervisors do.
+    async fn commit(&mut self, changes: Vec<Change>) -> Option<Vec<Change>> {
+        let mut attempt = self.commits.begin(changes);
         if let Ok(done) = timeout(STALL, &mut attempt).await {
             return self.commits.end(done);
         }
@@ -307,14 +308,6 @@ impl Driver {
             Look::Status(reply) => drop(reply.send(self.snapshot(now))),
             Look::Sessions(reply) => drop(reply.send(self.core.sessions(now))),
         }
-    }
-
-    /// Changes must be committed; and what rests on earlier ones that failed
-    /// must wait for them.
-    fn must_commit(&self, changes: &[Change], effects: &[Effect]) -> bool {
-        let retry = self.commits.retry_at().is_some_and(|due| due <= Instant::now());
-        let rests = self.commits.behind() && effects.iter().any(Effect::needs_commit);
-        !changes.is_empty() || retry || rests
     }
 
     fn send(&mut self, effect: Effect) {
@@ -418,22 +411,4 @@ impl Driver {
         let mut databases = self.snapshot(now).databases;
         databases.swap_remove(database.0 as usize)
     }
-}
-
-/// Tells what is to be made durable from what is to be done.
-fn split(effects: Vec<Effect>) -> (Vec<Change>, Vec<Effect>) {
-    let mut changes = Vec::new();
-    let mut others = Vec::with_capacity(effects.len());
-    for effect in effects {
-        match effect {
-            Effect::Commit(change) => changes.push(change),
-            Effect::Welcome { .. }
-            | Effect::Allotment { .. }
-            | Effect::KeepAlive { .. }
-            | Effect::Close { .. }
-            | Effect::Reply { .. }
-            | Effect::Note(_) => others.push(effect),
-        }
-    }
-    (changes, others)
 }

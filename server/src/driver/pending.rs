@@ -29,10 +29,6 @@ impl Pending {
         self.compacted = 0;
         std::mem::take(&mut self.changes)
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-    }
 }
 
 /// What a change sets. Putting and removing have keys of their own where a

@@ -8,6 +8,7 @@ use leasehold_admission::{DatabaseId, Event as CoreEvent, SessionState};
 use super::{World, server::Input, server::process_of};
 use crate::{
     fault::FaultKind,
+    plan::LONGEST_HOLD,
     violation::{Invariant, broken},
 };
 
@@ -35,7 +36,8 @@ impl World {
     /// * when nobody asks any more, every task that waits is answered, every
     ///   connection comes back, and nothing is said but keep-alives;
     /// * each node that asks for one connection gets it while there are as many
-    ///   tokens as nodes, and one node alone can get the whole cap.
+    ///   tokens as nodes, one that asks for one has no more than that, one node
+    ///   alone can get the whole cap, and a cut of the cap takes effect.
     pub fn recover(&mut self) {
         self.calm_down();
         self.nobody_is_left_out();
@@ -48,7 +50,9 @@ impl World {
         self.nothing_is_said();
         for database in 0..self.plan.databases.len() {
             self.each_gets_one(database);
+            self.nobody_hoards(database);
             self.one_gets_all(database);
+            self.a_cut_takes_effect(database);
         }
     }
 
@@ -65,7 +69,7 @@ impl World {
     fn operators_evict(&mut self) {
         let Some(driver) = &self.server.driver else { return };
         for session in driver.core.sessions(self.server.now(self.now)) {
-            let dead = process_of(session.id).is_none_or(|process| !self.processes[process].alive);
+            let dead = process_of(session.id).is_none_or(|process| !self.processes[process].is_alive());
             let kept = session.leases.iter().any(|lease| lease.database == DatabaseId(1));
             if dead && kept && session.state == SessionState::Quarantined {
                 self.put_input(Input::Core(CoreEvent::Evict { session: session.id }));
@@ -133,6 +137,45 @@ impl World {
         for process in &nodes {
             self.set_load(*process, database, 0);
         }
+        self.everybody_rests();
+    }
+
+    fn nobody_hoards(&mut self, database: usize) {
+        let node = self.plan.nodes - 1;
+        let Some(process) = self.nodes[node].process else { return };
+        let before = self.tokens_of(node, database);
+        self.set_load(process, database, 1);
+        self.pass(SILENCE);
+        let after = self.tokens_of(node, database);
+        let most = before.max(1).max(self.plan.databases[database].limits[node].minimum);
+        // A task that gave up its connection may have the next one before that
+        // one has closed.
+        if after > most + 2 {
+            broken(
+                Invariant::Recovers,
+                format!("node {node} asks for one and holds {after}, {}", self.describe()),
+            );
+        }
+        self.set_load(process, database, 0);
+        self.everybody_rests();
+    }
+
+    fn a_cut_takes_effect(&mut self, database: usize) {
+        let processes: Vec<usize> = self.nodes.iter().filter_map(|node| node.process).collect();
+        for process in &processes {
+            self.set_load(*process, database, 2);
+        }
+        self.pass(SILENCE);
+        self.configure(database, |settings| settings.cap = Some(1));
+        let down = |world: &World| {
+            let Some(driver) = &world.server.driver else { return false };
+            driver.core.databases(world.server.now(world.now))[database].held <= 1
+        };
+        if !self.pass_until(LONGEST_HOLD * 2 + COLLECTED, down) {
+            broken(Invariant::Recovers, format!("a cut took no effect, {}", self.describe()));
+        }
+        let cap = self.plan.databases[database].settings.cap;
+        self.configure(database, |settings| settings.cap = cap);
         self.everybody_rests();
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_admission::{Event as CoreEvent, SessionId, durable};
+use leasehold_admission::{Event as CoreEvent, SessionId, SessionState, durable};
 
 use super::{
     World,
@@ -58,6 +58,8 @@ pub(crate) struct Ledger {
     left: [u64; 2],
     /// The probe has seen it since the server's start.
     reached: bool,
+    /// The probe has said since then what it saw, or that it sees nothing.
+    asked: bool,
     /// Tools that all of these saw.
     tools: u64,
     uptime: Duration,
@@ -77,6 +79,7 @@ impl Ledgers {
             seen: Vec::new(),
             left: [0; 2],
             reached: false,
+            asked: false,
             tools: 0,
             uptime: Duration::ZERO,
         });
@@ -116,7 +119,7 @@ impl World {
             CoreEvent::Observed { database, observation } => {
                 let database = database.0 as usize;
                 let ledger = &mut self.ledgers.all[database];
-                ledger.reached = true;
+                (ledger.reached, ledger.asked) = (true, true);
                 ledger.left = [0, ledger.left[0]];
                 let reserve = self.server.settings[database].reserve;
                 let taken = u64::from(reserve) + u64::from(observation.others);
@@ -153,6 +156,7 @@ impl World {
         let last = self.store.state.caps.get(name).copied().unwrap_or_default();
         let unknown = self.gone(database) + u64::from(self.databases.all[database].tools);
         let ledger = &mut self.ledgers.all[database];
+        ledger.asked = true;
         if !ledger.reached {
             ledger.admitted = ledger.admitted.max(u64::from(last) + unknown);
         }
@@ -174,7 +178,7 @@ impl World {
             process.reported.iter_mut().for_each(|reported| *reported = 0);
         }
         for ledger in &mut self.ledgers.all {
-            (ledger.uptime, ledger.reached) = (Duration::ZERO, false);
+            (ledger.uptime, ledger.reached, ledger.asked) = (Duration::ZERO, false, false);
         }
     }
 
@@ -202,8 +206,21 @@ impl World {
                 ledger.counted[*process] = None;
             }
         }
+        for view in driver.core.databases(self.server.now(self.now)) {
+            let asked = self.ledgers.all[view.id.0 as usize].asked;
+            if self.plan.databases[view.id.0 as usize].settings.watched && !asked && view.grants > 0 {
+                broken(Invariant::CapHolds, format!("{} granted before the database was asked", view.grants));
+            }
+        }
         let mut unary: Vec<(SessionId, u32)> = Vec::new();
         for session in sessions {
+            if let Some(process) = process_of(session.id) {
+                let given_up = session.state == SessionState::Quarantined;
+                if given_up && !self.processes[process].given_up {
+                    self.the_deadline_comes_first(process, session.ttl);
+                }
+                self.processes[process].given_up = given_up;
+            }
             for lease in session.leases {
                 let ledger = &mut self.ledgers.all[lease.database.0 as usize];
                 ledger.held += u64::from(lease.held);
@@ -226,6 +243,18 @@ impl World {
         }
         self.look_for_gone();
         self.bounds_follow();
+    }
+
+    /// **When the server gives a session up, its node's right to open has
+    /// ended**, but for what the clocks differ by in a TTL, and for the tenth of a
+    /// TTL that a leap of the server's clock may cost.
+    fn the_deadline_comes_first(&self, process: usize, ttl: Duration) {
+        let leapt = self.now < self.server.last_leap + self.plan.longest_ttl() * 2;
+        let differ = ttl / 40 + if leapt { ttl / 10 } else { Duration::ZERO };
+        if self.processes[process].is_alive() && self.right_left(process) > differ {
+            let left = self.right_left(process);
+            broken(Invariant::DeadlineFirst, format!("process {process} is given up with {left:?} left"));
+        }
     }
 
     /// The store has changed: notes what it covers.
@@ -291,7 +320,7 @@ impl World {
     /// Tokens that a process truly has: those it may use, and those whose
     /// connections are open. Of a dead one only the connections are left.
     fn holding(&self, process: usize, database: usize) -> u32 {
-        if !self.processes[process].alive {
+        if !self.processes[process].is_alive() {
             return self.databases.all[database].open[process];
         }
         let node = &self.nodes[self.processes[process].node];
@@ -324,6 +353,7 @@ impl World {
             for at in 0..self.ledgers.relevant.len() {
                 let process = self.ledgers.relevant[at];
                 let holding = self.holding(process, database);
+                self.connections_have_tokens(process, database);
                 if self.ledgers.all[database].gone[process].is_some() {
                     strays += u64::from(self.strays_of(process, database, holding));
                 } else {
@@ -335,6 +365,20 @@ impl World {
                 tokens += self.callers.iter().map(|caller| u64::from(caller.holding(self.now))).sum::<u64>();
             }
             self.the_cap_holds(database, tokens, strays);
+        }
+    }
+
+    /// **Every connection that a process has open at the database has a token of
+    /// its pool**, from before the connect to the end of the close.
+    fn connections_have_tokens(&self, process: usize, database: usize) {
+        let open = self.databases.all[database].open[process];
+        let pool = &self.processes[process].pools[database];
+        let tokens = pool.read(|ledger, now| ledger.levels(now).holding);
+        if self.processes[process].is_alive() && open > tokens {
+            let details = format!(
+                "process {process} has {tokens} tokens and {open} connections to database {database}"
+            );
+            broken(Invariant::ConnectionsHaveTokens, details);
         }
     }
 
@@ -442,7 +486,7 @@ impl World {
         }
         let relevant = std::mem::take(&mut self.ledgers.relevant);
         let matters = |process: &usize| {
-            self.processes[*process].alive
+            self.processes[*process].is_alive()
                 || self.databases.all.iter().any(|database| database.open[*process] > 0)
                 || self.ledgers.all.iter().any(|ledger| ledger.counted[*process].is_some())
         };

@@ -77,7 +77,6 @@ impl Node {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) node: usize,
-    pub(crate) alive: bool,
     pub(crate) died_at: Option<Moment>,
     session: Session,
     pub(crate) pools: Vec<Pool>,
@@ -93,9 +92,17 @@ pub(crate) struct Process {
     /// A message that the transport does not take.
     unsent: Option<leasehold_client::session::StreamId>,
     pub(crate) retiring: bool,
+    /// The core has given its session up.
+    pub(crate) given_up: bool,
     /// The server's streams and what was last said on them, for the checks.
     pub(crate) attached: Option<usize>,
     pub(crate) reported: Vec<u32>,
+}
+
+impl Process {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.died_at.is_none()
+    }
 }
 
 impl World {
@@ -116,7 +123,6 @@ impl World {
         let tasks = || (0..=TASKS).map(|_| Task::default()).collect();
         self.processes.push(Process {
             node,
-            alive: true,
             died_at: None,
             session: Session::new(identity, 1, self.dice.any()),
             pools,
@@ -129,6 +135,7 @@ impl World {
             mail_planned: false,
             unsent: None,
             retiring: false,
+            given_up: false,
             attached: None,
             reported: vec![0; databases],
         });
@@ -154,7 +161,7 @@ impl World {
     pub(crate) fn kill_process(&mut self, node: usize, lasting: Option<Duration>) {
         let Some(number) = self.nodes[node].process.take() else { return };
         let process = &mut self.processes[number];
-        (process.alive, process.died_at) = (false, Some(self.now));
+        process.died_at = Some(self.now);
         let stream = process.stream.take();
         self.nodes[node].missed.clear();
         self.nodes[node].stalled = 0;
@@ -193,7 +200,7 @@ impl World {
     /// a dead one is lost.
     pub(crate) fn happen_to(&mut self, number: usize, event: Event) {
         let node = self.processes[number].node;
-        if !self.processes[number].alive {
+        if !self.processes[number].is_alive() {
             return;
         }
         if self.nodes[node].frozen > 0 {
@@ -300,6 +307,13 @@ impl World {
         self.empty_trays(number);
     }
 
+    /// How much of its right to open is left to a process, on its own clock.
+    pub(crate) fn right_left(&self, number: usize) -> Duration {
+        let process = &self.processes[number];
+        let now = local(&self.nodes[process.node], self.now);
+        process.session.status().deadline.map_or(Duration::ZERO, |deadline| deadline - now)
+    }
+
     /// A process has ended in good order: the next one starts.
     fn finished(&mut self, number: usize) {
         let node = self.processes[number].node;
@@ -313,7 +327,7 @@ impl World {
 
     fn plan_timer(&mut self, number: usize) {
         let process = &self.processes[number];
-        if !process.alive {
+        if !process.is_alive() {
             return;
         }
         let node = &self.nodes[process.node];
@@ -365,7 +379,7 @@ impl World {
             if std::mem::replace(&mut self.processes[number].changed[database], false) {
                 let name = self.nodes[self.processes[number].node].names[database].clone();
                 self.apply(number, SessionEvent::Changed(name));
-                if !self.processes[number].alive {
+                if !self.processes[number].is_alive() {
                     return;
                 }
             }
@@ -403,7 +417,7 @@ impl World {
     pub(crate) fn node_receives(&mut self, stream: usize, parcel: Parcel<FromServer>) {
         let number = self.streams[stream].process;
         let id = self.streams[stream].id;
-        if !self.processes[number].alive {
+        if !self.processes[number].is_alive() {
             return;
         }
         match parcel {

@@ -124,7 +124,7 @@ impl World {
         // It does not serve before its generation is durable.
         let mut attempt = self.store.attempt(vec![Change::Generation(server.generation)]);
         (attempt.takes, attempt.succeeds) = (Duration::ZERO, true);
-        self.store.end(attempt);
+        drop(self.store.end(attempt));
         self.start_probes();
         self.server_looks();
     }
@@ -215,12 +215,11 @@ impl World {
             return;
         }
         let Some(attempt) = self.server.committing.take() else { return };
-        let succeeds = attempt.succeeds;
-        self.store.end(attempt);
+        let left = self.store.end(attempt);
         self.store_changed();
         let now = self.server.now(self.now);
         let Some(driver) = &mut self.server.driver else { return };
-        let effects = driver.end(now, succeeds);
+        let effects = driver.end(now, left);
         self.pass_ends(effects);
     }
 

@@ -393,7 +393,7 @@ impl World {
     pub(crate) fn arrives(&mut self, connection: usize, database: usize, task: usize, epoch: u32) {
         let arrival = self.databases.arrive(connection);
         let seen = self.databases.connections[connection];
-        let dead = !self.processes[seen.process].alive;
+        let dead = !self.processes[seen.process].is_alive();
         if seen.given_up || dead {
             self.give_up(Some(connection));
             return;
