@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_admission::{Event as CoreEvent, SessionId, SessionState, durable};
+use leasehold_admission::{Core, Event as CoreEvent, SessionId, SessionState, durable};
 
 use super::{
     World,
@@ -265,6 +265,26 @@ impl World {
                 let key = (session_id(*process), name.clone());
                 let covered = self.store.state.leases.get(&key).map(|lease: &durable::Lease| lease.ceiling);
                 self.ledgers.all[database].covered[*process] = covered;
+            }
+        }
+    }
+
+    /// The server died in the middle of a commit that took effect. Whom its core
+    /// had given up in it, nobody but the store knows.
+    pub(crate) fn last_given_up(&mut self, dead: &Core) {
+        let sessions = dead.sessions(self.server.now(self.now));
+        let counts = |process: usize, database: usize| {
+            let of = sessions.iter().filter(|session| session.id == session_id(process));
+            of.flat_map(|session| &session.leases).any(|lease| lease.database.0 as usize == database)
+        };
+        for database in 0..self.plan.databases.len() {
+            for process in self.ledgers.relevant.clone() {
+                let holding = self.holding(process, database);
+                let ledger = &mut self.ledgers.all[database];
+                let forgotten = ledger.covered[process].is_none() && !counts(process, database);
+                if forgotten && holding > 0 && ledger.gone[process].is_none() {
+                    ledger.gone[process] = Some(holding);
+                }
             }
         }
     }

@@ -131,12 +131,11 @@ impl World {
 
     /// It dies, with everything that is not durable.
     pub(crate) fn kill_server(&mut self) {
-        if self.server.driver.take().is_none() {
-            return;
-        }
+        let Some(dead) = self.server.driver.take() else { return };
         if let Some(attempt) = self.server.committing.take() {
             self.store.torn(attempt);
             self.store_changed();
+            self.last_given_up(&dead.core);
         }
         self.server.inputs.clear();
         self.server.missed.clear();
