@@ -10,16 +10,18 @@ use super::{Claim, Effects, State};
 
 impl<T, W> State<T, W> {
     /// The server's target is `tokens`. More than is kept: the difference
-    /// arrives. Less: `recall` says what leaves. Past the deadline nothing
-    /// happens, for the allotment may be older than the loss.
+    /// arrives, but not past the deadline, for the allotment may be older than
+    /// the loss. Less: `recall` says what leaves, past the deadline too, for the
+    /// server waits for it.
     pub fn allot(&mut self, tokens: u32, recall: Recall, now: Time, effects: &mut Effects<T, W>) {
-        if self.closed || self.is_past_deadline(now) {
+        if self.closed {
             self.finish(effects);
             return;
         }
-        self.target = tokens;
         // What the pool could never use it does not take: that is a gift back.
-        let gained = tokens.min(self.limits.maximum).saturating_sub(self.tokens);
+        let most = if self.is_past_deadline(now) { 0 } else { self.limits.maximum };
+        let gained = tokens.min(most).saturating_sub(self.tokens);
+        self.target = tokens;
         if tokens >= self.tokens {
             self.recall = Recall::None;
             for _ in 0..gained {

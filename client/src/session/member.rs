@@ -110,16 +110,17 @@ impl Member {
         }
     }
 
-    /// Applies an allotment; past the deadline it is only acknowledged.
+    /// Applies an allotment; past the deadline a raise is only acknowledged. A
+    /// recall is followed even then: it is acknowledged, so the server waits for
+    /// what it asked for and does not ask again.
     pub(super) fn allotted(&mut self, allotment: &Allotment, lapsed: bool) -> Result<(), Misplaced> {
         let Knowledge::Known(_) = self.terms else { return Err(Misplaced::NotLeased) };
         if allotment.sequence <= self.applied {
             return Err(Misplaced::NotNewer { applied: self.applied });
         }
         self.applied = allotment.sequence;
-        if !lapsed {
-            self.governed.allot(allotment.tokens, allotment.recall);
-        }
+        let most = if lapsed { self.governed.levels().holding } else { u32::MAX };
+        self.governed.allot(allotment.tokens.min(most), allotment.recall);
         Ok(())
     }
 

@@ -156,10 +156,20 @@ fn past_the_deadline_only_what_is_open_stays() {
     check_three("lapse, unfit a", "tokens 3, 2 used, 1 closing");
     check_three("lapse, leave a, ended", "tokens 2, 1 used, 1 idle");
     check_three("lapse, allot 9", "tokens 3, 2 used, 1 idle");
+    check_three("prolong 1, pass 1, allot 9", "tokens 3, 2 used, 1 idle");
     check("allot 2, get a, lapse, opened a", "tokens 1, 1 closing, 1 waiting");
     check("allot 2, get a, lapse, opened a, ended", "tokens 0, 1 waiting");
     check("allot 2, get a, lapse, failed a", "tokens 0");
     check("get a, allot 1, lapse, poll a", "tokens 0, 1 waiting");
+}
+
+#[test]
+fn a_recall_is_followed_past_the_deadline_and_stays_in_force() {
+    check_three("lapse, allot 1 next", "tokens 3, 2 used, 1 closing");
+    check_three("lapse, allot 1 next, ended, revive, return a, ended", "tokens 1, 1 used");
+    check_three("lapse, allot 2 idle, ended, revive, return a", "tokens 2, 1 used, 1 idle");
+    // The session is late to notice the deadline.
+    check_three("prolong 1, pass 1, allot 1 next, ended", "tokens 2, 2 used");
 }
 
 #[test]

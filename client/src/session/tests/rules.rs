@@ -85,10 +85,8 @@ fn rule_4_an_allotment_is_applied_and_acknowledged() {
     assert_eq!((demands[0].acknowledged, demands[0].levels.holding), (Sequence(3), 2));
 }
 
-#[test]
-fn rule_4_past_the_deadline_an_allotment_is_only_acknowledged() {
-    let mut node = Node::attached(&["a"]);
-    // Hello and Welcome of a second stream are late: it is attached, but lapsed.
+/// A second stream whose Hello and Welcome are late: it is attached, but lapsed.
+fn attach_too_late(node: &mut Node) {
     node.apply(Event::Ended(node.stream(), "lost".into()));
     let (stream, hello) = node.hello();
     let welcome = node.welcome_to(&hello);
@@ -97,10 +95,26 @@ fn rule_4_past_the_deadline_an_allotment_is_only_acknowledged() {
     node.apply(Event::Received(stream, FromServer::Welcome(short)));
     assert!(node.pool("a").is_lapsed());
     node.demands();
+}
+
+#[test]
+fn rule_4_past_the_deadline_a_raise_is_only_acknowledged() {
+    let mut node = Node::attached(&["a"]);
+    attach_too_late(&mut node);
     node.allot("a", 2, 5);
     let demands = node.demands();
     assert_eq!((demands[0].acknowledged, demands[0].levels.holding), (Sequence(2), 0));
-    assert_eq!(node.pool("a").allotted(), [0_u32; 0]);
+}
+
+#[test]
+fn rule_4_past_the_deadline_a_recall_is_followed() {
+    let mut node = Node::attached(&["a"]);
+    node.allot("a", 2, 3);
+    node.pool("a").set(|levels| (levels.established, levels.in_use, levels.idle) = (3, 1, 2));
+    attach_too_late(&mut node);
+    node.allot("a", 2, 1);
+    let demands = node.demands();
+    assert_eq!((demands[0].acknowledged, demands[0].levels.holding), (Sequence(2), 1));
 }
 
 #[test]
