@@ -42,6 +42,11 @@ pub enum Claim<T> {
 }
 
 /// A [`State`] that tasks share.
+///
+/// It begins a line of the processor's cache, or rather a pair of them, which
+/// many fetch together: what its owner keeps beside it is read by tasks that do
+/// not hold the lock.
+#[repr(align(128))]
 pub(crate) struct Ledger<T> {
     state: Mutex<State<T, Waker>>,
     clock: Clock,

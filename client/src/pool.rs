@@ -100,7 +100,9 @@ impl<M: Manager + 'static> LeasedPool<M> {
 
     /// What happened in the pool so far.
     pub fn statistics(&self) -> Statistics {
-        self.handle.shared.ledger.read(State::statistics)
+        let mut statistics = self.handle.shared.ledger.read(State::statistics);
+        self.handle.shared.sites.add_to(&mut statistics);
+        statistics
     }
 
     /// The name by which the server knows the database.

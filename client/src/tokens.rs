@@ -16,7 +16,7 @@ use crate::error::{Error, StillInUse, TokenError};
 use crate::governed::{Governed, Levels, Recall, Reporter};
 use crate::ledger::{Ahead, Claim, Few, Ledger, Limits, MayUse, Shell, State, Ticket, Use, Wait};
 use crate::settings::{BuildError, SETTLING_PERIOD, Settings};
-use crate::statistics::{Held, Site, Statistics};
+use crate::statistics::{Held, Site, Sites, Statistics};
 use crate::trace::{TraceContext, checkout_span};
 
 /// The tokens of one database, each the right to hold one connection.
@@ -53,6 +53,7 @@ struct Shared {
     database: String,
     settings: Settings,
     ledger: Ledger<()>,
+    sites: Sites,
 }
 
 impl Tokens {
@@ -95,7 +96,9 @@ impl Tokens {
 
     /// What happened so far.
     pub fn statistics(&self) -> Statistics {
-        self.handle.shared.ledger.read(State::statistics)
+        let mut statistics = self.handle.shared.ledger.read(State::statistics);
+        self.handle.shared.sites.add_to(&mut statistics);
+        statistics
     }
 
     /// The tokens as their session sees them.
@@ -117,8 +120,9 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         let ledger = &self.shared.ledger;
-        let now = ledger.now();
-        ledger.step(|state, effects| state.give_back_token(self.held, now, effects));
+        let held = ledger.now().since(self.held.since);
+        self.shared.sites.returned(self.held.site, held);
+        ledger.step(|state, effects| state.give_back_token(held, effects));
     }
 }
 
@@ -159,6 +163,7 @@ impl TokensBuilder {
             database: self.database,
             settings: self.settings,
             ledger: Ledger::new(limits, Use::Tokens, self.clock, reporter),
+            sites: Sites::new(),
         });
         runtime.spawn(settle(Arc::clone(&shared)));
         Ok(Tokens { handle: Arc::new(Handle { shared }) })
@@ -168,38 +173,37 @@ impl TokensBuilder {
 impl Shared {
     async fn acquire(self: &Arc<Self>, location: &'static Location<'static>) -> Result<Token, TokenError> {
         let since = self.ledger.now();
-        let (site, taken) = self.ledger.step(|state, effects| {
-            let site = state.site(location);
-            (site, state.take_token(site, since, effects))
-        });
-        if taken {
+        let site = self.sites.of(location);
+        if self.ledger.step(|state, effects| state.take_token(since, effects)) {
             return Ok(self.token(site, since));
         }
         let span = checkout_span(&self.database);
-        let ticket = Ticket { since, site, trace: TraceContext::of(&span) };
-        self.wait_for_token(ticket).instrument(span).await
+        let ticket = Ticket { since, trace: TraceContext::of(&span) };
+        self.wait_for_token(site, ticket).instrument(span).await
     }
 
-    async fn wait_for_token(self: &Arc<Self>, ticket: Ticket) -> Result<Token, TokenError> {
+    async fn wait_for_token(self: &Arc<Self>, site: Site, ticket: Ticket) -> Result<Token, TokenError> {
         loop {
             let claim = match Wait::ask(self, ticket, Ahead::OfTheYounger, |_, _| {}) {
                 Ok(claim) => claim,
-                Err(wait) => match wait.within(self.settings.wait_timeout, ticket).await {
-                    Ok(claim) => claim,
-                    Err(waited) => {
-                        return Err(Error::WaitTimeout { database: self.database.clone(), waited });
-                    }
-                },
+                Err(wait) => {
+                    self.sites.waited(site);
+                    let waited = wait.within(self.settings.wait_timeout, ticket.since).await;
+                    waited.map_err(|waited| {
+                        self.sites.wait_timed_out(site);
+                        Error::WaitTimeout { database: self.database.clone(), waited }
+                    })?
+                }
             };
             let now = self.ledger.now();
             let may_use = match claim {
                 Claim::Closed => MayUse::Closed,
                 Claim::Token | Claim::Connection(()) => {
-                    self.ledger.step(|state, effects| state.may_use(ticket.site, now, effects))
+                    self.ledger.step(|state, effects| state.may_use(now, effects))
                 }
             };
             match may_use {
-                MayUse::Yes => return Ok(self.token(ticket.site, now)),
+                MayUse::Yes => return Ok(self.token(site, now)),
                 // The token is gone; another may come with an allotment.
                 MayUse::Lapsed => {}
                 MayUse::Closed => return Err(Error::Closed { database: self.database.clone() }),
@@ -208,6 +212,7 @@ impl Shared {
     }
 
     fn token(self: &Arc<Self>, site: Site, since: Time) -> Token {
+        self.sites.checked_out(site);
         Token { shared: Arc::clone(self), held: Held { site, since } }
     }
 }

@@ -81,7 +81,7 @@ impl<T, W> State<T, W> {
         self.closed = true;
         self.drop_free();
         self.close_all_idle(effects);
-        while let Ok((_, waker)) = self.waiters.choose(Claim::Closed) {
+        while let Ok(waker) = self.waiters.choose(Claim::Closed) {
             effects.wake.push(waker);
         }
         self.finish(effects);

@@ -7,12 +7,11 @@
 //! Invariant: `leaving <= closing`.
 
 use std::collections::VecDeque;
-use std::panic::Location;
 use std::time::Duration;
 
 use crate::clock::Time;
 use crate::governed::Recall;
-use crate::statistics::{Held, Site, Statistics, Tally};
+use crate::statistics::{Statistics, Tally};
 use crate::trace::TraceContext;
 
 use super::report::Reports;
@@ -58,38 +57,44 @@ pub(super) struct Idle<T> {
 
 /// The tokens of one pool, its idle connections `T`, and who waits for them; a
 /// waiter is woken by its `W`.
+///
+/// What every checkout and return touches comes first, and `repr(C)` keeps it
+/// so: to hand a line of the processor's cache from one core to another costs
+/// more than all the arithmetic of a checkout, and it is paid under the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub struct State<T, W> {
-    pub(super) limits: Limits,
-    pub(super) uses: Use,
     /// Tokens kept: the holding.
     pub(super) tokens: u32,
     /// The server's last word.
     pub(super) target: u32,
-    /// `NextReturn` while tokens above the target leave as they come back; an
-    /// idle recall is answered at once and leaves nothing behind.
-    pub(super) recall: Recall,
-    /// Closing connections whose tokens leave at their end, if the target still
-    /// is below the holding then.
-    pub(super) leaving: u32,
     pub(super) free: u32,
     pub(super) opening: u32,
     pub(super) closing: u32,
-    /// Of those, the closes that asked for another connection. They may take
-    /// as long as a query, and what waits meanwhile needs a token beside theirs.
-    pub(super) stalled: u32,
     pub(super) in_use: u32,
-    /// The longest idle in front.
-    pub(super) idle: VecDeque<Idle<T>>,
-    pub(super) waiters: Waiters<T, W>,
-    pub(super) closed: bool,
-    pub(super) lapse: Option<Lapse>,
+    /// Of those that close, the closes that asked for another connection. They
+    /// may take as long as a query, and what waits meanwhile needs a token
+    /// beside theirs.
+    pub(super) stalled: u32,
+    /// Closing connections whose tokens leave at their end, if the target still
+    /// is below the holding then.
+    pub(super) leaving: u32,
     /// Tokens of before the last lapse whose connections have not ended since:
     /// each leaves when one ends. The server may have leased them again.
     pub(super) stale: u32,
-    pub(super) deadline: Option<Time>,
+    /// `NextReturn` while tokens above the target leave as they come back; an
+    /// idle recall is answered at once and leaves nothing behind.
+    pub(super) recall: Recall,
+    pub(super) closed: bool,
+    pub(super) lapse: Option<Lapse>,
+    pub(super) uses: Use,
+    pub(super) limits: Limits,
+    /// The longest idle in front.
+    pub(super) idle: VecDeque<Idle<T>>,
     pub(super) reports: Reports,
     pub(super) tally: Tally,
+    pub(super) waiters: Waiters<T, W>,
+    pub(super) deadline: Option<Time>,
 }
 
 /// Where a task enters the queue.
@@ -146,20 +151,14 @@ impl<T, W> State<T, W> {
             stale: 0,
             deadline: None,
             reports: Reports::default(),
-            tally: Tally::new(),
+            tally: Tally::default(),
         }
     }
 
-    /// The site of a source line.
-    pub fn site(&mut self, location: &'static Location<'static>) -> Site {
-        self.tally.site(location)
-    }
-
     /// Takes the newest idle connection; it is then in use.
-    pub fn take_idle(&mut self, site: Site, effects: &mut Effects<T, W>) -> Option<T> {
+    pub fn take_idle(&mut self, effects: &mut Effects<T, W>) -> Option<T> {
         let idle = self.idle.pop_back()?;
         self.in_use += 1;
-        self.tally.checked_out(site);
         self.finish(effects);
         Some(idle.connection)
     }
@@ -167,29 +166,29 @@ impl<T, W> State<T, W> {
     /// Takes the newest idle connection, or else a free token, which is then
     /// opening. None: there is neither, and the task must
     /// [`enter`](Self::enter) the queue.
-    pub fn take(&mut self, site: Site, effects: &mut Effects<T, W>) -> Option<Claim<T>> {
+    pub fn take(&mut self, effects: &mut Effects<T, W>) -> Option<Claim<T>> {
         if self.closed {
             return Some(Claim::Closed);
         }
-        if let Some(connection) = self.take_idle(site, effects) {
+        if let Some(connection) = self.take_idle(effects) {
             return Some(Claim::Connection(connection));
         }
         if self.free == 0 {
             return None;
         }
         self.free -= 1;
-        self.count_claimed(site);
+        self.count_claimed();
         self.finish(effects);
         Some(Claim::Token)
     }
 
     /// Takes a free token to use it at once; false when there is none, or the
     /// session is past its deadline.
-    pub fn take_token(&mut self, site: Site, now: Time, effects: &mut Effects<T, W>) -> bool {
+    pub fn take_token(&mut self, now: Time, effects: &mut Effects<T, W>) -> bool {
         let takes = self.free > 0 && !self.is_past_deadline(now);
         if takes {
             self.free -= 1;
-            self.count_claimed(site);
+            self.count_claimed();
         }
         self.finish(effects);
         takes
@@ -198,7 +197,6 @@ impl<T, W> State<T, W> {
     /// Waits behind everybody who waits for longer, or `ahead` of all. Only
     /// after [`take`](Self::take) gave nothing, with no change in between.
     pub fn enter(&mut self, ticket: Ticket, ahead: Ahead, waker: W, effects: &mut Effects<T, W>) -> WaiterId {
-        self.tally.waited(ticket.site);
         let id = match ahead {
             Ahead::OfTheYounger => self.waiters.enter(ticket, waker),
             Ahead::OfAll => self.waiters.enter_ahead(ticket, waker),
@@ -212,7 +210,7 @@ impl<T, W> State<T, W> {
     pub fn poll(&mut self, id: WaiterId, waker: W) -> Result<Claim<T>, W> {
         match self.waiters.poll(id, waker) {
             Removed::Waiting(former) => Err(former),
-            Removed::Chosen { claim, .. } => Ok(claim),
+            Removed::Chosen(claim) => Ok(claim),
         }
     }
 
@@ -221,15 +219,14 @@ impl<T, W> State<T, W> {
     pub fn leave(&mut self, id: WaiterId, now: Time, effects: &mut Effects<T, W>) -> Option<W> {
         let waker = match self.waiters.remove(id) {
             Removed::Waiting(waker) => Some(waker),
-            Removed::Chosen { site, claim } => {
+            Removed::Chosen(claim) => {
                 match claim {
                     Claim::Connection(connection) => {
-                        self.tally.not_used(site);
                         self.in_use -= 1;
                         self.put_connection(connection, now, effects);
                     }
                     Claim::Token => {
-                        self.count_unclaimed(site);
+                        self.count_unclaimed();
                         self.put_free(effects);
                     }
                     Claim::Closed => {}
@@ -241,14 +238,9 @@ impl<T, W> State<T, W> {
         waker
     }
 
-    /// A wait ended by its timeout.
-    pub fn wait_timed_out(&mut self, site: Site) {
-        self.tally.wait_timed_out(site);
-    }
-
     /// Asks, before a claimed token is used, whether it may be. If not, it is
     /// gone afterwards: past the deadline an unused token lapses.
-    pub fn may_use(&mut self, site: Site, now: Time, effects: &mut Effects<T, W>) -> MayUse {
+    pub fn may_use(&mut self, now: Time, effects: &mut Effects<T, W>) -> MayUse {
         let answer = if self.closed {
             MayUse::Closed
         } else if self.is_past_deadline(now) {
@@ -256,7 +248,7 @@ impl<T, W> State<T, W> {
         } else {
             return MayUse::Yes;
         };
-        self.count_unclaimed(site);
+        self.count_unclaimed();
         self.tokens -= 1;
         self.finish(effects);
         answer
@@ -264,10 +256,9 @@ impl<T, W> State<T, W> {
 
     /// A connect that took `took` succeeded. The deadline is looked at again:
     /// a machine may have slept through it during the connect.
-    pub fn opened(&mut self, site: Site, took: Duration, now: Time, effects: &mut Effects<T, W>) -> Opened {
+    pub fn opened(&mut self, took: Duration, now: Time, effects: &mut Effects<T, W>) -> Opened {
         let opened = self.count_opened(took, now);
         if opened == Opened::InUse {
-            self.tally.checked_out(site);
             self.in_use += 1;
         }
         self.finish(effects);
@@ -284,15 +275,21 @@ impl<T, W> State<T, W> {
     }
 
     /// The checkout is over, the connection not yet back: it is being reset.
-    pub fn checked_in(&mut self, held: Held, now: Time) {
-        self.tally.returned(held, now);
+    pub fn checked_in(&mut self, held: Duration) {
+        self.tally.returned(held);
     }
 
-    /// A connection comes back. `held` is None when the checkout was recorded
-    /// before.
-    pub fn give_back(&mut self, connection: T, held: Option<Held>, now: Time, effects: &mut Effects<T, W>) {
+    /// A connection comes back that was `held` for so long; None when that was
+    /// recorded before.
+    pub fn give_back(
+        &mut self,
+        connection: T,
+        held: Option<Duration>,
+        now: Time,
+        effects: &mut Effects<T, W>,
+    ) {
         if let Some(held) = held {
-            self.tally.returned(held, now);
+            self.tally.returned(held);
         }
         self.in_use -= 1;
         self.put_connection(connection, now, effects);
@@ -301,9 +298,9 @@ impl<T, W> State<T, W> {
 
     /// A connection in use begins to close; its token is counted until
     /// [`close_ended`](Self::close_ended).
-    pub fn begin_close(&mut self, held: Option<Held>, now: Time, effects: &mut Effects<T, W>) {
+    pub fn begin_close(&mut self, held: Option<Duration>, effects: &mut Effects<T, W>) {
         if let Some(held) = held {
-            self.tally.returned(held, now);
+            self.tally.returned(held);
         }
         self.in_use -= 1;
         self.count_closing(self.owes_a_return());
@@ -312,9 +309,8 @@ impl<T, W> State<T, W> {
 
     /// A connection begins to close without having been used as others are: it
     /// `failed` its test, its task left in the middle of it, or it was detached.
-    pub fn begin_retire(&mut self, site: Site, failed: bool, effects: &mut Effects<T, W>) {
+    pub fn begin_retire(&mut self, failed: bool, effects: &mut Effects<T, W>) {
         self.tally.recycle_failures += u64::from(failed);
-        self.tally.not_used(site);
         self.in_use -= 1;
         self.count_closing(self.owes_a_return());
         self.finish(effects);
@@ -348,8 +344,8 @@ impl<T, W> State<T, W> {
     }
 
     /// A token without a connection comes back, as those of `Tokens` do.
-    pub fn give_back_token(&mut self, held: Held, now: Time, effects: &mut Effects<T, W>) {
-        self.tally.returned(held, now);
+    pub fn give_back_token(&mut self, held: Duration, effects: &mut Effects<T, W>) {
+        self.tally.returned(held);
         self.in_use -= 1;
         self.put_free(effects);
         self.finish(effects);
@@ -358,7 +354,7 @@ impl<T, W> State<T, W> {
 
 // What others may know.
 impl<T, W> State<T, W> {
-    /// What happened so far.
+    /// What happened so far, but for the source lines.
     pub fn statistics(&self) -> Statistics {
         self.tally.statistics()
     }

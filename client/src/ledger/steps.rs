@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::clock::Time;
 use crate::governed::Recall;
-use crate::statistics::Site;
 
 use super::state::{Idle, Lapse};
 use super::{Claim, Effects, Opened, State, Use};
@@ -70,8 +69,8 @@ impl<T, W> State<T, W> {
         } else if self.owes_a_return() {
             self.tokens -= 1;
             self.tally.recalls += 1;
-        } else if let Ok((site, waker)) = self.waiters.choose(Claim::Token) {
-            self.count_claimed(site);
+        } else if let Ok(waker) = self.waiters.choose(Claim::Token) {
+            self.count_claimed();
             effects.wake.push(waker);
         } else {
             self.free += 1;
@@ -87,9 +86,8 @@ impl<T, W> State<T, W> {
             return;
         }
         match self.waiters.choose(Claim::Connection(connection)) {
-            Ok((site, waker)) => {
+            Ok(waker) => {
                 self.in_use += 1;
-                self.tally.checked_out(site);
                 effects.wake.push(waker);
             }
             Err(Claim::Connection(connection)) => self.idle.push_back(Idle { connection, since: now }),
@@ -98,24 +96,18 @@ impl<T, W> State<T, W> {
     }
 
     /// A token was taken by a task, or given to a waiter.
-    pub(super) fn count_claimed(&mut self, site: Site) {
+    pub(super) const fn count_claimed(&mut self) {
         match self.uses {
             Use::Connections => self.opening += 1,
-            Use::Tokens => {
-                self.in_use += 1;
-                self.tally.checked_out(site);
-            }
+            Use::Tokens => self.in_use += 1,
         }
     }
 
     /// A token that was claimed, but not used, belongs nowhere.
-    pub(super) fn count_unclaimed(&mut self, site: Site) {
+    pub(super) const fn count_unclaimed(&mut self) {
         match self.uses {
             Use::Connections => self.opening -= 1,
-            Use::Tokens => {
-                self.in_use -= 1;
-                self.tally.not_used(site);
-            }
+            Use::Tokens => self.in_use -= 1,
         }
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::clock::Time;
 use crate::governed::Recall;
-use crate::statistics::{Held, Site};
 
 use super::{Ahead, Claim, Effects, Limits, MayUse, Opened, State, Ticket, Use, WaiterId};
 
@@ -58,7 +57,8 @@ enum Move {
 enum Task {
     Waiting(WaiterId, Time),
     Connecting(Time),
-    Using(u32, Held, Time),
+    /// Since when it is in use, and since when its task asks.
+    Using(u32, Time, Time),
 }
 
 struct Table {
@@ -136,10 +136,10 @@ impl Table {
 
     /// Takes what is there, or waits since `since`.
     fn ask(&mut self, name: Name, since: Time, effects: &mut Effects<u32, Name>) {
-        if let Some(claim) = self.state.take(Site::OTHER, effects) {
+        if let Some(claim) = self.state.take(effects) {
             return self.claim(name, since, &claim, effects);
         }
-        let ticket = Ticket { since, site: Site::OTHER, trace: None };
+        let ticket = Ticket { since, trace: None };
         let id = self.state.enter(ticket, Ahead::OfTheYounger, name, effects);
         self.tasks.insert(name, Task::Waiting(id, since));
     }
@@ -147,14 +147,13 @@ impl Table {
     fn claim(&mut self, name: Name, since: Time, claim: &Claim<u32>, effects: &mut Effects<u32, Name>) {
         match *claim {
             Claim::Connection(connection) => {
-                let held = Held { site: Site::OTHER, since: self.now };
-                self.tasks.insert(name, Task::Using(connection, held, since));
+                self.tasks.insert(name, Task::Using(connection, self.now, since));
             }
-            Claim::Token => match self.state.may_use(Site::OTHER, self.now, effects) {
+            Claim::Token => match self.state.may_use(self.now, effects) {
                 MayUse::Yes => {
                     let task = match self.uses {
                         Use::Connections => Task::Connecting(since),
-                        Use::Tokens => Task::Using(0, Held { site: Site::OTHER, since: self.now }, since),
+                        Use::Tokens => Task::Using(0, self.now, since),
                     };
                     self.tasks.insert(name, task);
                 }
@@ -181,7 +180,7 @@ impl Table {
         let since = *since;
         self.tasks.remove(&name);
         let connection = self.connection();
-        match self.state.opened(Site::OTHER, Duration::from_secs(1), self.now, effects) {
+        match self.state.opened(Duration::from_secs(1), self.now, effects) {
             Opened::InUse => self.claim(name, since, &Claim::Connection(connection), effects),
             Opened::Lapsed => {
                 self.closing.push_back(connection);
@@ -200,11 +199,11 @@ impl Table {
 
     fn give_back(&mut self, name: Name, effects: &mut Effects<u32, Name>) {
         if let Some(Task::Using(connection, held, _)) = self.tasks.get(&name) {
-            let (connection, held) = (*connection, *held);
+            let (connection, held) = (*connection, self.now.since(*held));
             self.tasks.remove(&name);
             match self.uses {
                 Use::Connections => self.state.give_back(connection, Some(held), self.now, effects),
-                Use::Tokens => self.state.give_back_token(held, self.now, effects),
+                Use::Tokens => self.state.give_back_token(held, effects),
             }
         }
     }
@@ -213,10 +212,10 @@ impl Table {
         if self.uses == Use::Tokens {
             return;
         }
-        if let Some(Task::Using(connection, held, since)) = self.tasks.get(&name) {
-            let (connection, held, since) = (*connection, *held, *since);
+        if let Some(Task::Using(connection, _, since)) = self.tasks.get(&name) {
+            let (connection, since) = (*connection, *since);
             self.tasks.remove(&name);
-            self.state.begin_retire(held.site, true, effects);
+            self.state.begin_retire(true, effects);
             self.closing.push_back(connection);
             self.ask(name, since, effects);
         }
@@ -231,10 +230,10 @@ impl Table {
             }
             Some(Task::Connecting(_)) => self.state.open_failed(false, effects),
             Some(Task::Using(_, held, _)) if self.uses == Use::Tokens => {
-                self.state.give_back_token(held, self.now, effects);
+                self.state.give_back_token(self.now.since(held), effects);
             }
             Some(Task::Using(connection, held, _)) => {
-                self.state.begin_close(Some(held), self.now, effects);
+                self.state.begin_close(Some(self.now.since(held)), effects);
                 self.closing.push_back(connection);
             }
         }

@@ -43,7 +43,7 @@ impl<'a, S: Shell> Wait<'a, S> {
     ) -> Result<Claim<S::Connection>, Self> {
         let asked = shell.ledger().step(|state, effects| {
             before(state, effects);
-            match state.take(ticket.site, effects) {
+            match state.take(effects) {
                 Some(claim) => Ok(claim),
                 // The first poll brings the real waker.
                 None => Err(state.enter(ticket, ahead, Waker::noop().clone(), effects)),
@@ -52,20 +52,19 @@ impl<'a, S: Shell> Wait<'a, S> {
         asked.map_err(|id| Self { shell, id: Some(id) })
     }
 
-    /// Waits at most until `limit` after `ticket.since`; for ever without a
+    /// Waits at most until `limit` after `since`; for ever without a
     /// limit. The error is how long it waited.
     pub(crate) async fn within(
         self,
         limit: Option<Duration>,
-        ticket: Ticket,
+        since: Time,
     ) -> Result<Claim<S::Connection>, Duration> {
         let Some(limit) = limit else { return Ok(self.await) };
         let ledger = self.shell.ledger();
-        if let Ok(claim) = timeout(remaining(limit, ticket.since, ledger.now()), self).await {
+        if let Ok(claim) = timeout(remaining(limit, since, ledger.now()), self).await {
             return Ok(claim);
         }
-        ledger.step(|state, _| state.wait_timed_out(ticket.site));
-        Err(ledger.now().since(ticket.since))
+        Err(ledger.now().since(since))
     }
 }
 

@@ -6,7 +6,6 @@
 //! slab, where its task finds the claim, or the one who drops it does.
 
 use crate::clock::Time;
-use crate::statistics::Site;
 use crate::trace::TraceContext;
 
 use super::Claim;
@@ -20,8 +19,6 @@ pub struct WaiterId(usize);
 pub struct Ticket {
     /// Since when it waits.
     pub since: Time,
-    /// The source line that asks.
-    pub site: Site,
     /// The trace that it belongs to, if any.
     pub trace: Option<TraceContext>,
 }
@@ -38,7 +35,7 @@ struct Waiting<W> {
 enum Slot<T, W> {
     Vacant { next: Option<usize> },
     Waiting(Waiting<W>),
-    Chosen { site: Site, claim: Claim<T> },
+    Chosen(Claim<T>),
 }
 
 /// What became of a waiter.
@@ -47,16 +44,17 @@ pub(super) enum Removed<T, W> {
     /// It still waited; its waker may be dropped outside the lock.
     Waiting(W),
     /// It had been chosen.
-    Chosen { site: Site, claim: Claim<T> },
+    Chosen(Claim<T>),
 }
 
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Waiters<T, W> {
-    slots: Vec<Slot<T, W>>,
-    vacant: Option<usize>,
+    waiting: u32,
     oldest: Option<usize>,
     youngest: Option<usize>,
-    waiting: u32,
+    slots: Vec<Slot<T, W>>,
+    vacant: Option<usize>,
 }
 
 impl<T, W> Waiters<T, W> {
@@ -111,14 +109,13 @@ impl<T, W> Waiters<T, W> {
         WaiterId(index)
     }
 
-    /// Gives `claim` to the oldest waiter; returns its site and its waker, or
-    /// the claim when nobody waits.
-    pub(super) fn choose(&mut self, claim: Claim<T>) -> Result<(Site, W), Claim<T>> {
+    /// Gives `claim` to the oldest waiter; returns its waker, or the claim
+    /// when nobody waits.
+    pub(super) fn choose(&mut self, claim: Claim<T>) -> Result<W, Claim<T>> {
         let Some(index) = self.oldest else { return Err(claim) };
         let waiting = self.unlink(index);
-        let site = waiting.ticket.site;
-        self.slots[index] = Slot::Chosen { site, claim };
-        Ok((site, waiting.waker))
+        self.slots[index] = Slot::Chosen(claim);
+        Ok(waiting.waker)
     }
 
     /// Replaces the waker of one who still waits and returns the old one, or
@@ -126,7 +123,7 @@ impl<T, W> Waiters<T, W> {
     pub(super) fn poll(&mut self, id: WaiterId, waker: W) -> Removed<T, W> {
         match &mut self.slots[id.0] {
             Slot::Waiting(waiting) => Removed::Waiting(std::mem::replace(&mut waiting.waker, waker)),
-            Slot::Chosen { .. } | Slot::Vacant { .. } => self.remove(id),
+            Slot::Chosen(_) | Slot::Vacant { .. } => self.remove(id),
         }
     }
 
@@ -139,7 +136,7 @@ impl<T, W> Waiters<T, W> {
             return Removed::Waiting(waiting.waker);
         }
         match self.vacate(index) {
-            Slot::Chosen { site, claim } => Removed::Chosen { site, claim },
+            Slot::Chosen(claim) => Removed::Chosen(claim),
             Slot::Waiting(_) | Slot::Vacant { .. } => panic!("a waiter was removed twice"),
         }
     }
@@ -147,14 +144,14 @@ impl<T, W> Waiters<T, W> {
     fn waiting_at(&self, index: usize) -> &Waiting<W> {
         match &self.slots[index] {
             Slot::Waiting(waiting) => waiting,
-            Slot::Chosen { .. } | Slot::Vacant { .. } => panic!("the list of waiters names one that left"),
+            Slot::Chosen(_) | Slot::Vacant { .. } => panic!("the list of waiters names one that left"),
         }
     }
 
     fn waiting_at_mut(&mut self, index: usize) -> &mut Waiting<W> {
         match &mut self.slots[index] {
             Slot::Waiting(waiting) => waiting,
-            Slot::Chosen { .. } | Slot::Vacant { .. } => panic!("the list of waiters names one that left"),
+            Slot::Chosen(_) | Slot::Vacant { .. } => panic!("the list of waiters names one that left"),
         }
     }
 
@@ -185,7 +182,7 @@ impl<T, W> Waiters<T, W> {
                 self.waiting -= 1;
                 waiting
             }
-            Slot::Chosen { .. } | Slot::Vacant { .. } => panic!("a waiter was unlinked twice"),
+            Slot::Chosen(_) | Slot::Vacant { .. } => panic!("a waiter was unlinked twice"),
         }
     }
 
@@ -212,11 +209,11 @@ mod tests {
     use super::*;
 
     fn ticket(since: u64) -> Ticket {
-        Ticket { since: Time::from_nanos(since), site: Site::OTHER, trace: None }
+        Ticket { since: Time::from_nanos(since), trace: None }
     }
 
     fn order(waiters: &mut Waiters<(), u64>) -> Vec<u64> {
-        std::iter::from_fn(|| waiters.choose(Claim::Token).ok()).map(|(_, waker)| waker).collect()
+        std::iter::from_fn(|| waiters.choose(Claim::Token).ok()).collect()
     }
 
     #[test]
@@ -261,7 +258,7 @@ mod tests {
             let first = waiters.enter(ticket(round), round);
             let second = waiters.enter(ticket(round), round);
             assert!(waiters.choose(Claim::Token).is_ok());
-            assert!(matches!(waiters.poll(first, 0), Removed::Chosen { .. }));
+            assert!(matches!(waiters.poll(first, 0), Removed::Chosen(_)));
             assert!(matches!(waiters.poll(second, 7), Removed::Waiting(_)));
             assert!(matches!(waiters.remove(second), Removed::Waiting(7)));
         }

@@ -13,6 +13,7 @@ use crate::governed::Reporter;
 use crate::hooks::{Hooks, PlainDrop};
 use crate::ledger::{Ledger, Limits, Use};
 use crate::settings::{BuildError, Settings};
+use crate::statistics::Sites;
 
 use super::maintenance::maintain;
 use super::sever::Severers;
@@ -122,6 +123,7 @@ impl<M: Manager + 'static> PoolBuilder<M> {
             hooks: self.hooks,
             settings: self.settings,
             ledger: Ledger::new(limits, Use::Connections, self.clock, reporter),
+            sites: Sites::new(),
             runtime,
             severers: Severers::default(),
             fences: AtomicU32::new(0),

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Time;
 use crate::error::{Error, RecycleFailure};
-use crate::ledger::{Ahead, Claim, Ticket, Wait, remaining};
+use crate::ledger::{Ahead, Claim, State, Ticket, Wait, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::{TraceContext, checkout_span};
 
@@ -40,11 +40,8 @@ impl<M: Manager + 'static> Shared<M> {
         location: &'static Location<'static>,
     ) -> Result<Checkout<M>, Error<M::Error>> {
         let since = self.ledger.now();
-        let (site, idle) = self.ledger.step(|state, effects| {
-            let site = state.site(location);
-            (site, state.take_idle(site, effects))
-        });
-        let step = match idle {
+        let site = self.sites.of(location);
+        let step = match self.ledger.step(State::take_idle) {
             Some(pooled) => match Untested::new(self, pooled, Held { site, since }).test(since).await {
                 Ok(checkout) => return Ok(checkout),
                 Err((untested, failure)) => Some(Step::Unfit(untested, failure)),
@@ -53,18 +50,19 @@ impl<M: Manager + 'static> Shared<M> {
         };
         // Only a checkout that waits or connects comes here.
         let span = checkout_span(&self.database);
-        let ticket = Ticket { since, site, trace: TraceContext::of(&span) };
-        let outcome = self.proceed(ticket, step).instrument(span.clone()).await;
+        let ticket = Ticket { since, trace: TraceContext::of(&span) };
+        let outcome = self.proceed(site, ticket, step).instrument(span.clone()).await;
         record(&span, &outcome);
         outcome
     }
 
     /// A checkout for closing another connection, ahead of all that wait.
     pub(super) async fn checkout_spare(self: &Arc<Self>) -> Option<Checkout<M>> {
-        let ticket = Ticket { since: self.ledger.now(), site: Site::OTHER, trace: None };
+        let ticket = Ticket { since: self.ledger.now(), trace: None };
         let mut step = self.ask(ticket, Ahead::OfAll);
         // No timeout: the close as a whole has one.
         if let Step::Wait(wait) = step {
+            self.sites.waited(Site::OTHER);
             step = Step::Claim(wait.await);
         }
         match step {
@@ -81,6 +79,7 @@ impl<M: Manager + 'static> Shared<M> {
     /// Goes on from `step` until there is a connection or an error.
     async fn proceed<'a>(
         self: &'a Arc<Self>,
+        site: Site,
         ticket: Ticket,
         step: Option<Step<'a, M>>,
     ) -> Result<Checkout<M>, Error<M::Error>> {
@@ -88,11 +87,11 @@ impl<M: Manager + 'static> Shared<M> {
         let mut attempts = 0;
         loop {
             step = match step {
-                Step::Wait(wait) => Step::Claim(self.wait(ticket, wait).await?),
+                Step::Wait(wait) => Step::Claim(self.wait(site, ticket, wait).await?),
                 Step::Claim(Claim::Closed) => return Err(self.closed()),
                 Step::Claim(Claim::Connection(pooled)) => {
                     let now = self.ledger.now();
-                    let untested = Untested::new(self, pooled, Held { site: ticket.site, since: now });
+                    let untested = Untested::new(self, pooled, Held { site, since: now });
                     match untested.test(now).await {
                         Ok(checkout) => return Ok(checkout),
                         Err((untested, failure)) => Step::Unfit(untested, failure),
@@ -107,7 +106,7 @@ impl<M: Manager + 'static> Shared<M> {
                     }
                     self.retire_and_ask(untested, ticket)
                 }
-                Step::Claim(Claim::Token) => match self.connect(ticket.site).await {
+                Step::Claim(Claim::Token) => match self.connect(site).await {
                     Ok(checkout) => return Ok(checkout),
                     // The token is gone; another may come with an allotment.
                     Err(NoConnection::Lapsed) => self.ask(ticket, Ahead::OfTheYounger),
@@ -130,7 +129,7 @@ impl<M: Manager + 'static> Shared<M> {
         let failed = untested.failed;
         let pooled = untested.pooled.take();
         let asked = Wait::ask(self, ticket, Ahead::OfTheYounger, |state, effects| {
-            state.begin_retire(ticket.site, failed, effects);
+            state.begin_retire(failed, effects);
         });
         if let Some(pooled) = pooled {
             self.start_close(pooled);
@@ -140,11 +139,16 @@ impl<M: Manager + 'static> Shared<M> {
 
     async fn wait(
         self: &Arc<Self>,
+        site: Site,
         ticket: Ticket,
         wait: Wait<'_, Arc<Self>>,
     ) -> Result<Claim<Pooled<M::Type>>, Error<M::Error>> {
-        let waited = wait.within(self.settings.wait_timeout, ticket).await;
-        waited.map_err(|waited| Error::WaitTimeout { database: self.database.clone(), waited })
+        self.sites.waited(site);
+        let waited = wait.within(self.settings.wait_timeout, ticket.since).await;
+        waited.map_err(|waited| {
+            self.sites.wait_timed_out(site);
+            Error::WaitTimeout { database: self.database.clone(), waited }
+        })
     }
 
     /// Whether a checkout has tested for long enough: for as long as it may wait,
@@ -209,7 +213,7 @@ impl<'a, M: Manager + 'static> Untested<'a, M> {
 impl<M: Manager + 'static> Drop for Untested<'_, M> {
     fn drop(&mut self) {
         let Some(pooled) = self.pooled.take() else { return };
-        self.shared.ledger.step(|state, effects| state.begin_retire(self.held.site, self.failed, effects));
+        self.shared.ledger.step(|state, effects| state.begin_retire(self.failed, effects));
         self.shared.start_close(pooled);
     }
 }

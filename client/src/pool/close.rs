@@ -8,6 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use deadpool::managed::Manager;
 use tokio::time::timeout;
@@ -23,27 +24,35 @@ impl<M: Manager + 'static> Shared<M> {
     /// A checkout ends.
     pub(super) fn give_back(self: &Arc<Self>, mut pooled: Pooled<M::Type>, held: Held) {
         let now = self.ledger.now();
+        let lasted = now.since(held.since);
+        self.sites.returned(held.site, lasted);
         match self.verdict(&mut pooled, now) {
-            OnReturn::Pool => self.put_back(pooled, Some(held), now),
+            OnReturn::Pool => self.put_back(pooled, Some(lasted), now),
             OnReturn::Reset => {
-                self.ledger.step(|state, _| state.checked_in(held, now));
+                self.ledger.step(|state, _| state.checked_in(lasted));
                 self.start_reset(pooled);
             }
-            OnReturn::Close => self.close_used(pooled, held),
+            OnReturn::Close => self.begin_close(pooled, lasted),
         }
     }
 
     /// A connection that had left its pool for good ends. How long it was out
     /// says nothing of how long a checkout lasts.
     pub(super) fn close_detached(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Held) {
-        self.ledger.step(|state, effects| state.begin_retire(held.site, false, effects));
+        self.sites.detached_ended(held.site);
+        self.ledger.step(|state, effects| state.begin_retire(false, effects));
         self.start_close(pooled);
     }
 
     /// A checkout ends, and its connection with it.
     pub(super) fn close_used(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Held) {
-        let now = self.ledger.now();
-        self.ledger.step(|state, effects| state.begin_close(Some(held), now, effects));
+        let lasted = self.ledger.now().since(held.since);
+        self.sites.returned(held.site, lasted);
+        self.begin_close(pooled, lasted);
+    }
+
+    fn begin_close(self: &Arc<Self>, pooled: Pooled<M::Type>, lasted: Duration) {
+        self.ledger.step(|state, effects| state.begin_close(Some(lasted), effects));
         self.start_close(pooled);
     }
 
@@ -82,7 +91,7 @@ impl<M: Manager + 'static> Shared<M> {
         })
     }
 
-    fn put_back(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Option<Held>, now: Time) {
+    fn put_back(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Option<Duration>, now: Time) {
         let ((), close) = self.ledger.change(|state, effects| state.give_back(pooled, held, now, effects));
         if !close.is_empty() {
             self.close_all(close);
@@ -169,8 +178,7 @@ impl<M: Manager + 'static> Resetting<M> {
 impl<M: Manager + 'static> Drop for Resetting<M> {
     fn drop(&mut self) {
         let Some(pooled) = self.pooled.take() else { return };
-        let now = self.shared.ledger.now();
-        self.shared.ledger.step(|state, effects| state.begin_close(None, now, effects));
+        self.shared.ledger.step(|state, effects| state.begin_close(None, effects));
         self.shared.start_close(pooled);
     }
 }

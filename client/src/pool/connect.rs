@@ -33,13 +33,13 @@ pub(super) enum NoConnection<E> {
 }
 
 impl<M: Manager + 'static> Shared<M> {
-    /// Opens a connection with the token that `site` claimed, and uses it.
+    /// Opens a connection with a claimed token, and uses it at `site`.
     pub(super) async fn connect(self: &Arc<Self>, site: Site) -> Result<Checkout<M>, NoConnection<M::Error>> {
         let mut opening = Opening::new(self);
         let (pooled, took) = opening.connect_traced().await?;
         opening.token_at_hand = false;
         let now = self.ledger.now();
-        match self.ledger.step(|state, effects| state.opened(site, took, now, effects)) {
+        match self.ledger.step(|state, effects| state.opened(took, now, effects)) {
             Opened::InUse => Ok(Checkout::new(pooled, Held { site, since: now }, Arc::clone(self))),
             Opened::Lapsed => {
                 self.start_close(pooled);
@@ -135,7 +135,7 @@ impl<'a, M: Manager + 'static> Opening<'a, M> {
     /// Before each try: the token may have lapsed since it was claimed.
     fn check_token(&mut self) -> Result<(), NoConnection<M::Error>> {
         let now = self.shared.ledger.now();
-        let answer = self.shared.ledger.step(|state, effects| state.may_use(Site::OTHER, now, effects));
+        let answer = self.shared.ledger.step(|state, effects| state.may_use(now, effects));
         self.token_at_hand = answer == MayUse::Yes;
         match answer {
             MayUse::Yes => Ok(()),

@@ -34,7 +34,8 @@ struct Out<M: Manager + 'static> {
 }
 
 impl<M: Manager + 'static> Checkout<M> {
-    pub(super) const fn new(pooled: Pooled<M::Type>, held: Held, shared: Arc<Shared<M>>) -> Self {
+    pub(super) fn new(pooled: Pooled<M::Type>, held: Held, shared: Arc<Shared<M>>) -> Self {
+        shared.sites.checked_out(held.site);
         Self { inner: Out { pooled: Some(pooled), held, shared } }
     }
 

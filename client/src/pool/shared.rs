@@ -12,6 +12,7 @@ use crate::governed::{Governed, Levels, Recall};
 use crate::hooks::Hooks;
 use crate::ledger::{Few, Ledger, Shell, State};
 use crate::settings::Settings;
+use crate::statistics::Sites;
 
 use super::sever::{Severers, SeveringId};
 
@@ -53,6 +54,7 @@ pub(crate) struct Shared<M: Manager + 'static> {
     pub(super) hooks: Arc<dyn Hooks<M>>,
     pub(super) settings: Settings,
     pub(super) ledger: Ledger<Pooled<M::Type>>,
+    pub(super) sites: Sites,
     /// Closes outlive the task that starts them, and may start outside of any.
     pub(super) runtime: Handle,
     pub(super) severers: Severers,

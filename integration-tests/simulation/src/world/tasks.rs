@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use leasehold_client::{
     clock::Time,
-    ledger::{Ahead, Claim, MayUse, Opened, Ticket, WaiterId},
-    statistics::{Held, Site},
+    ledger::{Ahead, Claim, MayUse, Opened, State, Ticket, WaiterId},
 };
 
 use super::{Event, World, node::TASKS};
@@ -53,13 +52,13 @@ pub(crate) enum TaskState {
     /// It waits for a connection or a token.
     Waiting(WaiterId, Ticket),
     /// It tests a connection.
-    Testing(Connection, Held, Ticket),
+    Testing(Connection, Time, Ticket),
     /// It connects.
     Connecting(Connecting),
     /// It uses a connection.
-    Using(Connection, Held),
+    Using(Connection, Time),
     /// It keeps a connection for good.
-    Detached(Connection, Held),
+    Detached(Connection),
     /// Its connection is being reset.
     Resetting(Connection),
 }
@@ -182,7 +181,7 @@ impl World {
         }
         self.at(place).asked += 1;
         let since = self.tell_time(place.process);
-        let ticket = Ticket { since, site: Site::OTHER, trace: None };
+        let ticket = Ticket { since, trace: None };
         self.ask(place, ticket, |_, _| {});
     }
 
@@ -195,7 +194,7 @@ impl World {
     ) {
         let asked = self.pool(place).change(|ledger, _, effects| {
             before(ledger, effects);
-            match ledger.take(ticket.site, effects) {
+            match ledger.take(effects) {
                 Some(claim) => Ok(claim),
                 None => Err(ledger.enter(ticket, Ahead::OfTheYounger, place.task, effects)),
             }
@@ -247,7 +246,7 @@ impl World {
                 self.task_connects(place);
             }
             Claim::Connection(connection) => {
-                let held = Held { site: ticket.site, since: self.tell_time(place.process) };
+                let held = self.tell_time(place.process);
                 self.enter(place, TaskState::Testing(connection, held, ticket));
                 if self.dice.chance(850) {
                     self.task_tested(place);
@@ -269,15 +268,15 @@ impl World {
             self.uses(place, connection, held);
             return;
         }
-        self.ask(place, ticket, |ledger, effects| ledger.begin_retire(ticket.site, true, effects));
+        self.ask(place, ticket, |ledger, effects| ledger.begin_retire(true, effects));
         self.start_close(place.process, place.database, connection);
     }
 
     /// The checkout is answered with a connection.
-    fn uses(&mut self, place: Place, connection: Connection, held: Held) {
+    fn uses(&mut self, place: Place, connection: Connection, since: Time) {
         let task = self.at(place);
         task.answered += 1;
-        self.enter(place, TaskState::Using(connection, held));
+        self.enter(place, TaskState::Using(connection, since));
         let lasts = if self.dice.chance(20) {
             self.dice.millis(1, LONGEST_HOLD.as_millis() as u64 / 2)
         } else {
@@ -315,8 +314,8 @@ impl World {
                     );
                 }
             }
-            TaskState::Testing(connection, held, _) => {
-                pool.change(|ledger, _, effects| ledger.begin_retire(held.site, false, effects));
+            TaskState::Testing(connection, _, _) => {
+                pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
                 self.start_close(place.process, place.database, connection);
             }
             TaskState::Connecting(connecting) => {
@@ -351,7 +350,7 @@ impl World {
         let TaskState::Connecting(mut connecting) = self.at(place).state else { return };
         let now = self.tell_time(place.process);
         let pool = self.pool(place);
-        match pool.change(|ledger, now, effects| ledger.may_use(Site::OTHER, now, effects)) {
+        match pool.change(State::may_use) {
             MayUse::Yes => {}
             MayUse::Lapsed => return self.lapsed(place, connecting.ticket),
             MayUse::Closed => return self.not_warm(place),
@@ -437,8 +436,8 @@ impl World {
             self.processes[place.process].warming[place.database] = false;
             return self.warm_up(place.process, place.database);
         }
-        match pool.change(|ledger, now, effects| ledger.opened(Site::OTHER, took, now, effects)) {
-            Opened::InUse => self.uses(place, connection, Held { site: Site::OTHER, since: now }),
+        match pool.change(|ledger, now, effects| ledger.opened(took, now, effects)) {
+            Opened::InUse => self.uses(place, connection, now),
             Opened::Lapsed => {
                 self.start_close(place.process, place.database, connection);
                 self.ask(place, connecting.ticket, |_, _| {});
@@ -457,32 +456,32 @@ impl World {
                 let broken_off = connection.fences != pool.fences() || !self.databases.works(connection.id);
                 if broken_off || self.dice.chance(15) {
                     // A panic, an error, or a fence since the checkout.
-                    pool.change(|ledger, now, effects| ledger.begin_close(Some(held), now, effects));
+                    pool.change(|ledger, now, effects| ledger.begin_close(Some(now.since(held)), effects));
                     self.start_close(place.process, place.database, connection);
                 } else if self.dice.chance(15) {
-                    self.enter(place, TaskState::Detached(connection, held));
+                    self.enter(place, TaskState::Detached(connection));
                     let time = self.dice.millis(1, LONGEST_HOLD.as_millis() as u64 / 2);
                     return self.plan(place, time, TaskStep::Returns);
                 } else if self.dice.chance(30) {
-                    pool.change(|ledger, now, _| ledger.checked_in(held, now));
+                    pool.change(|ledger, now, _| ledger.checked_in(now.since(held)));
                     self.enter(place, TaskState::Resetting(connection));
                     let time = self.dice.millis(0, 5);
                     return self.plan(place, time, TaskStep::Returns);
                 } else {
                     pool.change(|ledger, now, effects| {
-                        ledger.give_back(connection, Some(held), now, effects);
+                        ledger.give_back(connection, Some(now.since(held)), now, effects);
                     });
                 }
             }
-            TaskState::Detached(connection, held) => {
-                pool.change(|ledger, _, effects| ledger.begin_retire(held.site, false, effects));
+            TaskState::Detached(connection) => {
+                pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
                 self.start_close(place.process, place.database, connection);
             }
             TaskState::Resetting(connection) => {
                 if connection.fences == pool.fences() && self.databases.works(connection.id) {
                     pool.change(|ledger, now, effects| ledger.give_back(connection, None, now, effects));
                 } else {
-                    pool.change(|ledger, now, effects| ledger.begin_close(None, now, effects));
+                    pool.change(|ledger, _, effects| ledger.begin_close(None, effects));
                     self.start_close(place.process, place.database, connection);
                 }
             }
@@ -526,7 +525,7 @@ impl World {
         if pool.change(crate::pool::Ledger::begin_warm) {
             self.processes[process].warming[database] = true;
             let now = self.tell_time(process);
-            let ticket = Ticket { since: now, site: Site::OTHER, trace: None };
+            let ticket = Ticket { since: now, trace: None };
             let pause = Duration::from_millis(10);
             let connecting = Connecting { ticket, begun: now, since: now, pause, connection: None };
             self.enter(place, TaskState::Connecting(connecting));
@@ -541,7 +540,7 @@ impl World {
         }
         for task in 0..TASKS {
             let place = Place { process, database, task };
-            let (TaskState::Using(connection, _) | TaskState::Detached(connection, _)) = self.at(place).state
+            let (TaskState::Using(connection, _) | TaskState::Detached(connection)) = self.at(place).state
             else {
                 continue;
             };
