@@ -74,6 +74,11 @@ impl Plan {
         self.databases.iter().map(|database| database.settings.ttl).max().unwrap_or_default()
     }
 
+    /// The shortest TTL: that of every session.
+    pub fn shortest_ttl(&self) -> Duration {
+        self.databases.iter().map(|database| database.settings.ttl).min().unwrap_or_default()
+    }
+
     /// The longest grace of a fenced node.
     pub fn longest_grace(&self) -> Duration {
         self.databases.iter().map(|database| database.settings.fence_grace).max().unwrap_or_default()

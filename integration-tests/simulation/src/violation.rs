@@ -6,8 +6,12 @@ use std::{fmt, panic};
 /// A promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// Connections of the fleet stay within what is admitted.
+    /// Tokens stay within the configured cap.
     CapHolds,
+    /// Connections at a watched database stay within what it admits.
+    NotTooFull,
+    /// What may be taken by strays is not granted.
+    NothingOutOfDoubt,
     /// Every open connection has a token.
     ConnectionsHaveTokens,
     /// When the server gives a session up, its node has no right to open any
@@ -33,6 +37,8 @@ impl Invariant {
     pub fn name(self) -> &'static str {
         match self {
             Invariant::CapHolds => "the-cap-holds",
+            Invariant::NotTooFull => "not-too-full",
+            Invariant::NothingOutOfDoubt => "nothing-out-of-doubt",
             Invariant::ConnectionsHaveTokens => "connections-have-tokens",
             Invariant::DeadlineFirst => "the-deadline-comes-first",
             Invariant::OneHolder => "one-holder",

@@ -2,6 +2,7 @@
 //! step at a time. What happens is in the files below; what must be true
 //! afterwards in `check`. Knows nothing of why a history is played.
 
+mod account;
 mod callers;
 mod calm;
 mod check;
@@ -10,6 +11,7 @@ mod network;
 mod node;
 mod probe;
 mod server;
+mod sight;
 mod tasks;
 
 use std::time::Duration;
@@ -19,12 +21,13 @@ use crate::{
 };
 
 use self::{
+    account::Ledgers,
     callers::{Caller, CallerStep},
-    check::Ledgers,
     network::{Side, Stream},
     node::{Node, Process},
     probe::{Probe, ProbeStep},
     server::Server,
+    sight::Sight,
     tasks::TaskStep,
 };
 
@@ -89,6 +92,7 @@ pub struct World {
     pub(crate) streams: Vec<Stream>,
     pub(crate) callers: Vec<Caller>,
     pub(crate) ledgers: Ledgers,
+    pub(crate) sights: Vec<Sight>,
     /// Faults that are left out.
     without: Vec<usize>,
     /// Faults that were done, with their numbers and moments.
@@ -122,6 +126,7 @@ impl World {
             streams: Vec::new(),
             callers: Caller::all(&mut dice),
             ledgers: Ledgers::new(&plan),
+            sights: plan.databases.iter().map(|_| Sight::default()).collect(),
             without,
             done: Vec::new(),
             active: Vec::new(),

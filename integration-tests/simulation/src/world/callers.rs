@@ -103,6 +103,14 @@ impl Caller {
         }
     }
 
+    /// How long it goes on to believe so, on its own clock.
+    pub(crate) fn right_left(&self, now: Moment) -> Duration {
+        match self.state {
+            State::Leased { until } => Duration::from_nanos(until.saturating_sub(self.clock.read(now))),
+            State::Idle | State::Asking | State::Releasing => Duration::ZERO,
+        }
+    }
+
     fn name(&self) -> Arc<str> {
         Arc::from(if self.request >> 32 == 0 { "first caller" } else { "second caller" })
     }

@@ -94,9 +94,8 @@ pub(crate) struct Process {
     pub(crate) retiring: bool,
     /// The core has given its session up.
     pub(crate) given_up: bool,
-    /// The server's streams and what was last said on them, for the checks.
+    /// The stream that speaks for it at the server, for the checks.
     pub(crate) attached: Option<usize>,
-    pub(crate) reported: Vec<u32>,
 }
 
 impl Process {
@@ -137,7 +136,6 @@ impl World {
             retiring: false,
             given_up: false,
             attached: None,
-            reported: vec![0; databases],
         });
         self.nodes[node].process = Some(number);
         self.databases.meet(number);

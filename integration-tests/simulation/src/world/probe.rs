@@ -95,7 +95,7 @@ impl World {
                 self.probe_goes_on(database, Duration::ZERO, ProbeStep::Count { sent });
             }
             ProbeStep::Count { sent } => {
-                self.observed(database);
+                self.looked(database, sent);
                 let seen = &self.databases.all[database];
                 let observation = Observation {
                     sent,

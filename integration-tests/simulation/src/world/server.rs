@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use leasehold_admission::{
     self as core, Allotment, Claim, Close, Core, DatabaseId, DatabaseSettings, Demand, Effect,
-    Event as CoreEvent, Hello, SessionId, Time, Welcome, durable::Change,
+    Event as CoreEvent, Hello, Note, SessionId, Time, Welcome, durable::Change,
 };
 use leasehold_client::{
     governed::{Levels, Recall},
@@ -147,6 +147,7 @@ impl World {
         }
         self.calls_die();
         self.nobody_is_attached();
+        self.nothing_was_asked();
     }
 
     pub(crate) fn put_input(&mut self, input: Input) {
@@ -194,7 +195,9 @@ impl World {
         let Some(driver) = &mut self.server.driver else { return };
         if driver.core.next_deadline().is_some_and(|due| due <= now) {
             driver.apply(now, CoreEvent::Tick);
+            self.ticked(now);
         }
+        let Some(driver) = &mut self.server.driver else { return };
         match driver.begin(now) {
             Begun::Ended(effects) => self.pass_ends(effects),
             Begun::Commit(changes) => {
@@ -247,7 +250,7 @@ impl World {
                 event
             }
         };
-        self.heard(&event);
+        self.heard(now, &event);
         if let Some(driver) = &mut self.server.driver {
             driver.apply(now, event);
         }
@@ -256,6 +259,9 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         self.say(|_| format!("    {effect:?}"));
         match effect {
+            Effect::Note(Note::OverClaimed { database, .. }) => {
+                self.ledgers.overclaimed.insert(database.0 as usize);
+            }
             Effect::Commit(_) | Effect::Note(_) => {}
             Effect::Welcome { stream, welcome } => self.say_welcome(World::stream_of(stream), &welcome),
             Effect::Allotment { stream, database, allotment, .. } => {
