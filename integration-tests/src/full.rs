@@ -9,7 +9,12 @@ const VARIABLE: &str = "LEASEHOLD_FULL";
 
 /// `all` with `LEASEHOLD_FULL=1`, else `part`.
 pub fn of<T>(part: T, all: T) -> T {
-    if env::var_os(VARIABLE).is_some_and(|value| value == "1") { all } else { part }
+    if is_asked_for() { all } else { part }
+}
+
+/// Whether everything is to run.
+pub fn is_asked_for() -> bool {
+    env::var_os(VARIABLE).is_some_and(|value| value == "1")
 }
 
 /// A seed for what a test does at random, and printed so that a failure can be

@@ -4,10 +4,10 @@
 
 use std::{
     net::Ipv4Addr,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
-use crate::stage;
+use crate::{figures, stage};
 
 /// Numbers of namespaces; each has a network of its own in 10.213.0.0/16.
 const NUMBERS: std::ops::Range<u8> = 1..250;
@@ -21,12 +21,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Makes one; none where that is not permitted.
     ///
     /// # Panics
     ///
-    /// When this machine or user may not: the test cannot do without.
-    pub fn create() -> Self {
+    /// When that fails otherwise.
+    pub fn create() -> Option<Self> {
         let (number, claim) = NUMBERS
             .into_iter()
             .find_map(|number| Some((number, stage::try_lock(&format!("namespace-{number}.lock"))?)))
@@ -35,7 +35,9 @@ impl Namespace {
         // What a killed test left behind.
         namespace.remove();
         let (name, outer, inner) = (&namespace.name, namespace.cable(), "inner");
-        run(&["ip", "netns", "add", name]);
+        if figures::not_permitted("a network namespace", &output(&["ip", "netns", "add", name])) {
+            return None;
+        }
         run(&["ip", "link", "add", &outer, "type", "veth", "peer", "name", inner, "netns", name]);
         run(&["ip", "address", "add", &format!("{}/24", namespace.outside()), "dev", &outer]);
         run(&["ip", "link", "set", &outer, "up"]);
@@ -47,7 +49,7 @@ impl Namespace {
             let chain = format!("add chain ip partition {hook} {{ type filter hook {hook} priority 0; }}");
             namespace.run(&["nft", &chain]);
         }
-        namespace
+        Some(namespace)
     }
 
     /// The machine's address as seen from inside.
@@ -112,17 +114,20 @@ impl Drop for Namespace {
 }
 
 fn run(command: &[&str]) {
-    let output = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("cannot run `{}`, {error}; scripts/test installs what the tests need", command[0])
-    });
+    let output = output(command);
     assert!(
         output.status.success(),
-        "this test needs network namespaces, and `{}` failed: {}\nrun it as root (CAP_NET_ADMIN and \
-         CAP_SYS_ADMIN), in a container that allows them",
+        "`{}` failed: {}",
         command.join(" "),
         String::from_utf8_lossy(&output.stderr).trim()
     );
+}
+
+fn output(command: &[&str]) -> Output {
+    let output = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
+    output.unwrap_or_else(|error| {
+        panic!("cannot run `{}`, {error}; scripts/test installs what the tests need", command[0])
+    })
 }
 
 fn quiet(command: &[&str]) -> Command {

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wait::find;
+use crate::wait::{find, now};
 
 /// Longest wait for a process to end after it was asked to.
 const STOP_BOUND: Duration = Duration::from_secs(20);
@@ -71,14 +71,35 @@ impl Process {
         self.end(STOP_BOUND).await
     }
 
-    /// Stops it with SIGSTOP: it stands still, with its connections open.
+    /// Stops it with SIGSTOP and waits until it stands still, with its connections
+    /// open. Threads run on for a moment when there are more than processors.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
+        let start = now();
+        while !self.threads("stat").iter().all(|stat| stands_still(stat)) {
+            assert!(start.elapsed() <= STOP_BOUND, "{} does not stand still", self.name);
+            thread::yield_now();
+        }
     }
 
     /// Lets it run on after `pause`.
     pub fn resume(&mut self) {
         self.signal(Signal::CONT);
+    }
+
+    /// How long its threads were ready to run and waited for a processor, added up.
+    pub fn starved(&self) -> Duration {
+        // Time on a processor, time of waiting for one, both in nanoseconds, and a count.
+        let waited = |schedule: &String| schedule.split(' ').nth(1)?.parse::<u64>().ok();
+        Duration::from_nanos(self.threads("schedstat").iter().filter_map(waited).sum())
+    }
+
+    /// What the kernel says of each of its threads.
+    fn threads(&self, file: &str) -> Vec<String> {
+        let threads =
+            fs::read_dir(format!("/proc/{}/task", self.id())).expect("the threads of a child process");
+        // A thread may end meanwhile.
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join(file)).ok()).collect()
     }
 
     /// Everything that it wrote on standard output.
@@ -119,6 +140,13 @@ impl fmt::Debug for Process {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a thread is stopped, or dead. Its state follows its name, which is in
+/// brackets and may be anything.
+fn stands_still(stat: &str) -> bool {
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_none_or(|state| "TZX".contains(state))
 }
 
 /// The same command, to be killed by the kernel when the thread that starts it

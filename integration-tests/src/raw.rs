@@ -24,8 +24,12 @@ use tonic::{
 
 /// Sessions that share one connection; the server bounds the streams of one.
 const SESSIONS_A_CONNECTION: usize = 2_000;
-/// Pause before a stream that ended is opened again, up to twice as long.
+/// Pause before a stream that ended is opened again, up to twice as long. It
+/// doubles with each attempt in vain, as that of real nodes does: thousands that
+/// knock without a break would take the processors from the server that starts.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause, up to twice as long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 /// Messages that may wait to be sent.
 const OUTGOING: usize = 8;
 
@@ -118,10 +122,16 @@ impl Member {
     }
 
     async fn live(self: Arc<Self>, channel: Channel) {
+        let mut pause = PAUSE;
         loop {
+            let welcomes = self.welcomes.load(Ordering::Relaxed);
             // How it ended is all the same: the session goes on.
             let _ended = self.stream(channel.clone()).await;
-            tokio::time::sleep(PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            if self.welcomes.load(Ordering::Relaxed) > welcomes {
+                pause = PAUSE;
+            }
+            tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64())).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 

@@ -19,6 +19,14 @@ pub fn shared() -> PathBuf {
     directory
 }
 
+/// The directory that all tests of this user share on this machine.
+pub(crate) fn machine() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let directory = env::temp_dir().join(format!("leasehold-tests-{user}"));
+    fs::create_dir_all(&directory).expect("create the tests' directory");
+    directory
+}
+
 /// A directory for one part of one test; it goes away when dropped.
 pub fn directory(name: &str) -> TempDir {
     static SWEPT: Once = Once::new();

@@ -181,6 +181,12 @@ impl Server {
         start.elapsed()
     }
 
+    /// How long it waited for a processor since its last start: time that others,
+    /// on this machine, cost it. Of all its threads, so it may be too much.
+    pub fn starved(&self) -> Duration {
+        self.process.starved()
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()

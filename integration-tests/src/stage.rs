@@ -2,7 +2,10 @@
 //! whole machine, one at a time. Works across threads and processes alike.
 //! Knows nothing of the tests.
 
-use std::fs::{File, OpenOptions};
+use std::{
+    fs::{File, OpenOptions},
+    path::Path,
+};
 
 use crate::scratch;
 
@@ -22,22 +25,23 @@ impl Stage {
 
 /// Waits for the lock of this name among all tests of this build.
 pub(crate) fn lock(name: &str) -> File {
-    let file = open(name);
+    let file = open(&scratch::shared(), name);
     file.lock().expect("lock a file of the tests");
     file
 }
 
-/// Takes the lock of this name if it is free.
+/// Takes the lock of this name if it is free among all tests of this user on
+/// this machine: for what a machine has only once, whatever is built where.
 pub(crate) fn try_lock(name: &str) -> Option<File> {
-    let file = open(name);
+    let file = open(&scratch::machine(), name);
     file.try_lock().is_ok().then_some(file)
 }
 
-fn open(name: &str) -> File {
+fn open(directory: &Path, name: &str) -> File {
     OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(scratch::shared().join(name))
+        .open(directory.join(name))
         .expect("open a lock file of the tests")
 }

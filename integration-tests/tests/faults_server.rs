@@ -1,15 +1,17 @@
 //! The server dies over and over, and stands still: nobody who holds
 //! connections notices, the cap holds, and it is back at once.
 //!
-//! In the ordinary suite the server is killed 10 times; with
-//! `LEASEHOLD_FULL=1` it is 50 times. Times are those of the profile that the
-//! tests are built in, a debug build by default.
+//! In the ordinary suite the server is killed 10 times and stands still for 10 s;
+//! with `LEASEHOLD_FULL=1` it is killed 50 times and stands still for 30 s. Times are
+//! those of the profile that the tests are built in, a debug build by default, and in
+//! the ordinary suite without those in which the server waited for a processor:
+//! other work on the machine is none of its faults.
 
 use std::time::Duration;
 
 use leasehold_integration_tests::{
     figures::measured,
-    fleet::{DATABASE, Fleet, Terms, finished, none_failed, start_nodes},
+    fleet::{DATABASE, Fleet, Terms, finished, never_above, none_failed, start_nodes},
     full,
     raw::{Crowd, Share},
     stage::Stage,
@@ -57,18 +59,23 @@ async fn kill_after_kill_under_load_nothing_is_lost_and_the_server_is_back_at_on
         .await;
 
     let generation = fleet.server.status().await.generation;
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut own) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..kills {
         tokio::time::sleep(LONGEST_LIFE.mul_f64(random.f64())).await;
         fleet.server.kill();
-        slowest = slowest.max(fleet.server.restart().await);
+        let ready = fleet.server.restart().await;
+        slowest = slowest.max(ready);
+        own = own.max(ready.saturating_sub(fleet.server.starved()));
         for (name, cap) in [(DATABASE, CAP), (CROWDED, all)] {
             let held = fleet.server.database(name).await.held;
             assert!(held <= cap, "{held} tokens of {name} are held after a crash, more than {cap}");
         }
         assert_eq!(crowd.holding(), all);
     }
-    measured(format_args!("{kills} kills: the slowest restart was ready after {slowest:?}"));
+    measured(format_args!(
+        "{kills} kills: the slowest restart was ready after {slowest:?}, {own:?} without waits for a processor"
+    ));
+    let slowest = full::of(own, slowest);
     assert!(slowest <= READY, "a restart was ready only after {slowest:?}");
     assert_eq!(fleet.server.status().await.generation, generation + kills);
 
@@ -89,15 +96,17 @@ async fn kill_after_kill_under_load_nothing_is_lost_and_the_server_is_back_at_on
     none_failed(&finished(nodes).await);
     let peak = watch.end().await.peak();
     assert!(peak <= CAP, "the fleet had {peak} connections, more than {CAP}");
+    never_above(&fleet.database, CAP).await;
 }
 
-/// How long the server stands still: many times the TTL.
-const STALL: Duration = Duration::from_secs(30);
+/// The server stands still for several times this.
 const TTL: Duration = Duration::from_secs(3);
 const UNARY: &str = "unary";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stood_still_for_30_s_expires_nobody() {
+async fn a_server_that_stood_still_expires_nobody() {
+    let stall = Duration::from_secs(full::of(10, 30));
+    let _stage = Stage::alone().await;
     let unary =
         format!("[databases.{UNARY}]\ncap = 10\non_loss = \"fence\"\nttl = \"3s\"\nfence_grace = \"0s\"\n");
     let mut fleet = Fleet::start_among(Terms { ttl: TTL, ..Terms::default() }, &unary).await;
@@ -127,9 +136,9 @@ async fn a_server_that_stood_still_for_30_s_expires_nobody() {
         async move { caller.renew(RenewRequest { lease_id, node: "caller".into() }).await }
     });
     let before = fleet.database.observer().status("Questions").await;
-    tokio::time::sleep(STALL).await;
+    tokio::time::sleep(stall).await;
     let queries = fleet.database.observer().status("Questions").await - before;
-    measured(format_args!("{queries} queries while the server stood still for {STALL:?}"));
+    measured(format_args!("{queries} queries while the server stood still for {stall:?}"));
     assert!(!renewal.is_finished(), "the server did not stand still");
     fleet.server.resume();
 
@@ -156,4 +165,5 @@ async fn a_server_that_stood_still_for_30_s_expires_nobody() {
     none_failed(&finished(nodes).await);
     let peak = watch.end().await.peak();
     assert!(peak <= CAP, "the fleet had {peak} connections, more than {CAP}");
+    never_above(&fleet.database, CAP).await;
 }

@@ -1,9 +1,10 @@
 //! The plain calls over a network that loses and repeats: whoever asks again
 //! gets the same lease, and each release is told what it found.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use leasehold_integration_tests::{
+    disk::FaultyDisk,
     figures::measured,
     full,
     proxy::{Direction, Proxy},
@@ -29,6 +30,8 @@ const CONFIG: &str =
 const FENCE_GRACE: Duration = Duration::from_secs(1);
 /// Bound for what should happen at once but is not measured.
 const SOON: Duration = Duration::from_secs(10);
+/// How soon the next is served when nobody stands in the way.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// One caller with its connection.
 struct Caller {
@@ -225,4 +228,43 @@ async fn a_caller_that_vanishes_between_commit_and_reply_leaks_nothing() {
     measured(format_args!("a lease whose reply never arrived is served to the next after {waited:?}"));
     assert!(waited <= TTL + FENCE_GRACE + Duration::from_secs(1), "served only after {waited:?}");
     lost.abort();
+}
+
+/// Between the two lies a disk that hangs, so that it is certain where the caller
+/// vanishes: what it would have got is durable, and no reply is on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_is_served_at_once_when_a_caller_vanishes_during_its_commit() {
+    let disk = FaultyDisk::default();
+    let environment = disk.environment();
+    let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let server = Server::start_with(CONFIG, &environment).await;
+    let proxy = Proxy::start(server.address()).await;
+    let mayfly = Caller::over(proxy.url(), "mayfly").await;
+    let next = Caller::over(server.url(), "next").await;
+    server.status().await;
+
+    let fault = disk.stall();
+    let vanishing = tokio::spawn(async move { mayfly.acquire(&request(1), CAP).await });
+    eventually(SOON, "the commit to hang", async || !server.status().await.store_healthy).await;
+    let before = sockets(&server);
+    proxy.cut();
+    vanishing.await.expect("no panic").expect_err("the connection is cut");
+    eventually(SOON, "the server to miss the caller", async || sockets(&server) < before).await;
+    let waiting = tokio::spawn(async move { next.acquire(&request(2), CAP).await });
+    drop(fault);
+
+    let start = now();
+    waiting.await.expect("no panic").expect("the next is served");
+    let waited = start.elapsed();
+    measured(format_args!("a caller vanished during its commit: the next is served after {waited:?}"));
+    assert!(waited <= AT_ONCE, "served only after {waited:?}");
+    let shown = server.database(DATABASE).await;
+    assert_eq!((shown.held, shown.waiting, shown.quarantined), (CAP, 0, 0), "{shown:?}");
+}
+
+/// How many sockets the server has open.
+fn sockets(server: &Server) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", server.id())).expect("the server runs");
+    let targets = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
