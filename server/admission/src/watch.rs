@@ -115,15 +115,18 @@ impl Watch {
         self.pending.map(|(answered, _)| answered + REPORT_LAG)
     }
 
-    /// Judges the pending observation, if there is one. What is certain is what
-    /// two observations in a row have shown: a closed connection can linger at
-    /// the database for longer than its node knows.
+    /// Judges the pending observation, if there is one. A stray is certain when
+    /// two observations in a row have shown it, for a closed connection can
+    /// linger at the database for longer than its node knows; and it stays so
+    /// until one shows that it is gone. An observation that tokens in motion
+    /// blur shows neither.
     pub(crate) fn judge(&mut self) -> Option<Observation> {
         let (_, observation) = self.pending.take()?;
         let fleet = u64::from(observation.fleet);
         let lowest = fleet.saturating_sub(self.window.highest) as u32;
         let highest = fleet.saturating_sub(self.window.lowest) as u32;
-        self.strays = lowest.min(self.previous);
+        let shown_twice = lowest.min(self.previous);
+        self.strays = self.strays.min(highest).max(shown_twice);
         self.uncertain = highest - self.strays;
         self.previous = lowest;
         self.judged = true;
@@ -238,6 +241,18 @@ mod tests {
         assert_eq!(run(once), "0 certain, 15 uncertain, Some(87) admitted");
         let twice = format!("{once}\nstarts\nsee 20\njudge");
         assert_eq!(run(&twice), "15 certain, 0 uncertain, Some(72) admitted");
+    }
+
+    #[test]
+    fn what_blurs_an_observation_hides_no_certain_stray() {
+        let clear = "saw 5 5\nstarts\nsee 20\njudge\nstarts\nsee 20\njudge";
+        // Four tokens move: 1 to 5 connections are the fleet's.
+        let blurred = format!("{clear}\nstarts\nsaw 1 5\nsee 18\njudge");
+        assert_eq!(run(&blurred), "15 certain, 2 uncertain, Some(72) admitted");
+        let fewer = format!("{blurred}\nsaw 5 5\nstarts\nsaw 3 5\nsee 12\njudge");
+        assert_eq!(run(&fewer), "9 certain, 0 uncertain, Some(78) admitted");
+        let gone = format!("{fewer}\nsaw 5 5\nstarts\nsee 5\njudge");
+        assert_eq!(run(&gone), "0 certain, 0 uncertain, Some(87) admitted");
     }
 
     #[test]
