@@ -53,7 +53,8 @@ fn main() -> ExitCode {
         let Some(failure) = outcome.failure else { continue };
         failures += 1;
         if arguments.brief {
-            println!("{} at seed {seed}", failure.violation.invariant.name());
+            let steps = outcome.steps;
+            println!("{} at seed {seed} after {steps} steps", failure.violation.invariant.name());
         } else {
             tell(&arguments, seed, failure);
         }

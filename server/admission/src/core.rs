@@ -40,9 +40,8 @@ pub struct Core {
 pub(crate) struct Batch {
     pub(crate) welcomes: Vec<StreamId>,
     pub(crate) calls: Vec<(DatabaseId, SessionId, Call)>,
-    pub(crate) released: Vec<Ticket>,
-    /// Answered with a lease that an earlier attempt got.
-    pub(crate) repeated: Vec<Ticket>,
+    /// Answered with what rests on the commit, and not among those.
+    pub(crate) answered: Vec<Ticket>,
     /// Served, and over since: whether for having waited long enough.
     pub(crate) over: Vec<(Ticket, bool)>,
 }
@@ -267,7 +266,7 @@ impl Core {
         for (ticket, timed_out) in batch.over {
             self.acquire_ended(now, ticket, timed_out, effects);
         }
-        for ticket in batch.released.into_iter().chain(batch.repeated) {
+        for ticket in batch.answered {
             effects.push(Effect::Reply { ticket, reply: UnaryReply::StoreUnavailable });
         }
         for stream in batch.welcomes {

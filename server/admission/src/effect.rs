@@ -176,16 +176,18 @@ pub enum UnaryReply {
 }
 
 impl UnaryReply {
-    fn needs_commit(&self) -> bool {
+    /// Whether it may be given only after the commit of everything before it.
+    /// That a lease was given back is as little known as that it is, until it is
+    /// durable.
+    pub(crate) fn needs_commit(&self) -> bool {
         match self {
-            UnaryReply::Leased { .. } | UnaryReply::Released => true,
+            UnaryReply::Leased { .. } | UnaryReply::Released | UnaryReply::AlreadyReleased => true,
             UnaryReply::TimedOut
             | UnaryReply::Cancelled
             | UnaryReply::Mismatch
             | UnaryReply::TooMany { .. }
             | UnaryReply::QueueFull { .. }
             | UnaryReply::Renewed { .. }
-            | UnaryReply::AlreadyReleased
             | UnaryReply::Expired
             | UnaryReply::Unknown
             | UnaryReply::Foreign

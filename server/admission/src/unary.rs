@@ -43,8 +43,17 @@ impl Core {
         let ticket = acquire.ticket;
         match self.admit(now, acquire, effects) {
             Ok(()) => {}
-            Err(reply) => effects.push(Effect::Reply { ticket, reply }),
+            Err(reply) => self.answer(ticket, reply, effects),
         }
+    }
+
+    /// Answers a call that does not wait. If the commit fails that the answer rests
+    /// on, the call is told so.
+    fn answer(&mut self, ticket: Ticket, reply: UnaryReply, effects: &mut Vec<Effect>) {
+        if reply.needs_commit() {
+            self.batch.answered.push(ticket);
+        }
+        effects.push(Effect::Reply { ticket, reply });
     }
 
     /// Answers an attempt at once, or lets it wait.
@@ -101,7 +110,6 @@ impl Core {
                 if session.handed.len() < HANDED {
                     session.handed.push(acquire.ticket);
                 }
-                self.batch.repeated.push(acquire.ticket);
                 UnaryReply::Leased { lease: acquire.request, tokens, ttl }
             }
             Outcome::Released => UnaryReply::AlreadyReleased,
@@ -227,7 +235,7 @@ impl Core {
             }
             Some(_) | None => UnaryReply::Unknown,
         };
-        effects.push(Effect::Reply { ticket, reply });
+        self.answer(ticket, reply, effects);
     }
 
     pub(crate) fn release(
@@ -244,7 +252,6 @@ impl Core {
                 _ if owner != node => UnaryReply::Foreign,
                 Outcome::Leased => {
                     self.end_unary(now, id, Outcome::Released, effects);
-                    self.batch.released.push(ticket);
                     UnaryReply::Released
                 }
                 Outcome::Released => UnaryReply::AlreadyReleased,
@@ -253,7 +260,7 @@ impl Core {
             Some(_) => UnaryReply::Unknown,
             None => self.cancel(now, id, node, effects),
         };
-        effects.push(Effect::Reply { ticket, reply });
+        self.answer(ticket, reply, effects);
     }
 
     /// Cancels a request that still waits.

@@ -6,8 +6,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Acquire, Admission, DatabaseSettings, DatabaseView, Demand, Event, LossPolicy, Observation, SessionId,
-    Ticket, UnaryReply,
+    Acquire, Admission, DatabaseSettings, DatabaseView, Demand, Effect, Event, LossPolicy, Observation,
+    ReleaseTarget, SessionId, Ticket, UnaryReply,
 };
 use support::{DB, World, run, settings};
 
@@ -160,6 +160,34 @@ fn a_cancelled_attempt_takes_nothing_from_another() {
     assert_eq!(world.show(), "held=4 free=6");
     world.apply(Event::AcquireEnded { ticket: Ticket(2), timed_out: false });
     assert_eq!(world.show(), "held=0 free=10");
+}
+
+/// U4. A grant and two releases of it share a commit that fails: the request waits
+/// again, so neither caller may believe that it is over.
+#[test]
+fn no_release_of_a_failed_commit_is_called_done() {
+    let mut world = World::new(settings(10));
+    let node: Arc<str> = Arc::from("py");
+    let (database, request) = (DB, SessionId(77));
+    let workload = Arc::from("default");
+    let attempt =
+        Acquire { ticket: Ticket(1), request, node: Arc::clone(&node), workload, database, tokens: 4 };
+    let release = |ticket| Event::Release {
+        ticket: Ticket(ticket),
+        target: ReleaseTarget::Request(request),
+        node: Arc::clone(&node),
+    };
+    let mut effects = Vec::new();
+    for event in [Event::Acquire(attempt), release(2), release(3)] {
+        world.core.apply(world.now, event, &mut effects);
+    }
+    let said = |effect: &Effect| matches!(effect, Effect::Reply { .. }) && !effect.needs_commit();
+    assert!(!effects.iter().any(said), "{effects:?}");
+
+    world.apply(Event::CommitFailed);
+    let told = |ticket| (ticket, UnaryReply::StoreUnavailable);
+    let leased = UnaryReply::Leased { lease: request, tokens: 4, ttl: Duration::from_secs(10) };
+    assert_eq!(world.replies, [told(2), told(3), (1, leased)], "the lease is there again");
 }
 
 /// U5. What a unary lease has open is not known until the probe has looked once.

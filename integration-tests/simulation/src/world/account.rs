@@ -2,7 +2,7 @@
 //! store covers for each process, and how far a bound that fell has come down.
 //! Knows nothing of what is promised about it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use leasehold_admission::{Core, Event as CoreEvent, SessionState, SessionView, Time, durable};
 
@@ -20,8 +20,6 @@ pub(crate) struct Ledgers {
     pub(crate) relevant: Vec<usize>,
     pub(crate) second: u64,
     pub(crate) messages: u64,
-    /// Databases where somebody claimed more than was counted in this pass.
-    pub(crate) overclaimed: BTreeSet<usize>,
 }
 
 /// What the checks remember of one database.
@@ -75,13 +73,7 @@ impl Ledgers {
             tools: 0,
             uptime: Duration::ZERO,
         });
-        Ledgers {
-            all: all.collect(),
-            relevant: Vec::new(),
-            second: 0,
-            messages: 0,
-            overclaimed: BTreeSet::new(),
-        }
+        Ledgers { all: all.collect(), relevant: Vec::new(), second: 0, messages: 0 }
     }
 }
 

@@ -296,6 +296,8 @@ impl World {
                 State::Leased { until: before.max(until(ttl)) }
             }
             (State::Leased { .. }, _) => State::Releasing,
+            // Nothing is known: it asks again.
+            (State::Asking | State::Releasing, UnaryReply::StoreUnavailable) => asked,
             (State::Asking | State::Releasing, _) => State::Idle,
             (State::Idle, _) => return,
         };

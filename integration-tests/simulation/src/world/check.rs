@@ -71,7 +71,6 @@ impl World {
             }
             self.nothing_out_of_doubt(view);
         }
-        self.ledgers.overclaimed.clear();
     }
 
     /// Whether a process may still have connections although its fence has

@@ -260,7 +260,7 @@ impl World {
         self.say(|_| format!("    {effect:?}"));
         match effect {
             Effect::Note(Note::OverClaimed { database, .. }) => {
-                self.ledgers.overclaimed.insert(database.0 as usize);
+                self.sights[database.0 as usize].overclaimed();
             }
             Effect::Commit(_) | Effect::Note(_) => {}
             Effect::Welcome { stream, welcome } => self.say_welcome(World::stream_of(stream), &welcome),

@@ -37,6 +37,9 @@ pub(crate) struct Sight {
     kept: u64,
     /// Tokens granted by this core.
     granted: u64,
+    /// The cap may have fallen, or somebody claimed more than was counted, in
+    /// this pass: after its grants, perhaps.
+    unsettled: bool,
 }
 
 /// A report that the core has accepted.
@@ -99,6 +102,11 @@ impl Sight {
         }
     }
 
+    /// Somebody claimed more than was counted.
+    pub(crate) fn overclaimed(&mut self) {
+        self.unsettled = true;
+    }
+
     /// The server died: another one begins to look.
     fn forget(&mut self) {
         let said = vec![None; self.said.len()];
@@ -128,14 +136,17 @@ impl World {
             CoreEvent::Observed { database, observation } => {
                 self.answered(now, database.0 as usize, observation);
             }
-            CoreEvent::ProbeDown { database, .. } => self.sights[database.0 as usize].pending = None,
+            CoreEvent::ProbeDown { database, .. } => {
+                let sight = &mut self.sights[database.0 as usize];
+                (sight.pending, sight.unsettled) = (None, true);
+            }
+            CoreEvent::Configure { database, .. } => self.sights[database.0 as usize].unsettled = true,
             CoreEvent::KeepAlive { .. }
             | CoreEvent::Goodbye { .. }
             | CoreEvent::Acquire(_)
             | CoreEvent::AcquireEnded { .. }
             | CoreEvent::Renew { .. }
             | CoreEvent::Release { .. }
-            | CoreEvent::Configure { .. }
             | CoreEvent::Evict { .. }
             | CoreEvent::Committed
             | CoreEvent::CommitFailed
@@ -178,6 +189,7 @@ impl World {
 
     fn answered(&mut self, now: Time, database: usize, observation: &Observation) {
         let sight = &mut self.sights[database];
+        sight.unsettled = true;
         if observation.uptime < self.ledgers.all[database].uptime {
             // The sockets of every report are dead.
             sight.said.iter_mut().flatten().for_each(|said| said.established = 0);
@@ -244,12 +256,11 @@ impl World {
         if !self.plan.databases[database].settings.watched {
             return;
         }
-        let overclaimed = self.ledgers.overclaimed.contains(&database);
         let sight = &mut self.sights[database];
-        let grants = view.grants > sight.granted;
-        sight.granted = view.grants;
+        let grants = std::mem::replace(&mut sight.granted, view.grants) < view.grants;
+        let settled = !std::mem::take(&mut sight.unsettled) && sight.doubt.is_none();
         let most = u64::from(view.cap).saturating_sub(sight.kept);
-        if sight.doubt.is_none() && grants && !overclaimed && u64::from(view.held) > most {
+        if settled && grants && u64::from(view.held) > most {
             let kept = sight.kept;
             broken(
                 Invariant::NothingOutOfDoubt,

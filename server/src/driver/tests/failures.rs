@@ -196,8 +196,12 @@ async fn a_unary_call_waits_for_the_store() {
     assert!(matches!(reply, Ok(UnaryReply::Leased { tokens: 2, .. })), "{reply:?}");
 
     running.store.set_failing(true);
-    let release = running.handle.release(ReleaseTarget::Lease(SessionId(9)), "script".into()).await;
-    assert_eq!(release, Ok(UnaryReply::StoreUnavailable));
+    let release = || running.handle.release(ReleaseTarget::Lease(SessionId(9)), "script".into());
+    assert_eq!(release().await, Ok(UnaryReply::StoreUnavailable));
+    assert_eq!(release().await, Ok(UnaryReply::StoreUnavailable), "a crash would bring the lease back");
+    running.store.set_failing(false);
+    health.wait_for(|health| health.store.is_ok()).await.expect("the driver runs");
+    assert_eq!(release().await, Ok(UnaryReply::AlreadyReleased));
     running.stop().await;
 }
 
