@@ -17,7 +17,7 @@ mod upkeep;
 mod wait;
 mod waiters;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -41,14 +41,19 @@ pub enum Claim<T> {
     Closed,
 }
 
-/// A [`State`] that tasks share.
+/// How long a thread waits between its first looks at a lock that another holds,
+/// in spins: some microseconds, and twice as long each time. After the last look
+/// it sleeps until the lock is free.
 ///
-/// It begins a line of the processor's cache, or rather a pair of them, which
-/// many fetch together: what its owner keeps beside it is read by tasks that do
-/// not hold the lock.
-#[repr(align(128))]
+/// Long, so that the holder can come back several times while what it needs is
+/// in its core's cache; taking turns at every checkout would move all of it each
+/// time. Which *task* is next the queue says, not the lock.
+const PAUSES: [u32; 3] = [64, 128, 256];
+
+/// A [`State`] that tasks share.
 pub(crate) struct Ledger<T> {
-    state: Mutex<State<T, Waker>>,
+    /// Who waits for the lock looks at it; the holder's lines are others.
+    state: Apart<Mutex<Apart<State<T, Waker>>>>,
     clock: Clock,
     reporter: Arc<dyn Reporter>,
     /// Told when a connection should be opened for the warm minimum.
@@ -57,10 +62,16 @@ pub(crate) struct Ledger<T> {
     emptied: Notify,
 }
 
+/// Something on lines of the processor's cache of its own, or rather on pairs of
+/// them, which many fetch together: what is beside it is read by tasks that do
+/// not hold the lock.
+#[repr(align(128))]
+struct Apart<X>(X);
+
 impl<T> Ledger<T> {
     pub(crate) fn new(limits: Limits, uses: Use, clock: Clock, reporter: Arc<dyn Reporter>) -> Self {
         Self {
-            state: Mutex::new(State::new(limits, uses)),
+            state: Apart(Mutex::new(Apart(State::new(limits, uses)))),
             clock,
             reporter,
             upkeep: Notify::new(),
@@ -81,7 +92,7 @@ impl<T> Ledger<T> {
         step: impl FnOnce(&mut State<T, Waker>, &mut Effects<T, Waker>) -> R,
     ) -> (R, Few<T>) {
         let mut effects = Effects::default();
-        let result = step(&mut self.lock(), &mut effects);
+        let result = step(&mut self.lock().0, &mut effects);
         (result, self.carry_out(effects))
     }
 
@@ -95,7 +106,7 @@ impl<T> Ledger<T> {
 
     /// Looks at the state.
     pub(crate) fn read<R>(&self, look: impl FnOnce(&State<T, Waker>) -> R) -> R {
-        look(&self.lock())
+        look(&self.lock().0)
     }
 
     /// Returns when a connection should be opened for the warm minimum.
@@ -114,10 +125,17 @@ impl<T> Ledger<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, Waker>> {
+    fn lock(&self) -> MutexGuard<'_, Apart<State<T, Waker>>> {
+        for pause in PAUSES {
+            match self.state.0.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => (0..pause).for_each(|_| std::hint::spin_loop()),
+            }
+        }
         // Only a broken invariant panics under the lock, and it panics again in
         // every later change: there is nothing that poisoning could add.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]

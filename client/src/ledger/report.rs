@@ -24,17 +24,17 @@ use crate::governed::Levels;
 use super::Effects;
 use super::State;
 
-/// What the session was told last, and what was seen since.
+/// What the session was told last, and what was seen since, as far as every
+/// change looks at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reports {
     /// The session knows that there is something to read, and has not read it.
     pending: bool,
+    /// It was told that somebody waits.
+    waiting: bool,
     holding: u32,
     opening: u32,
     closing: u32,
-    waiting: u32,
-    wanted: u32,
-    spare: u32,
     /// More than this is worth a report: the most that was wanted since it
     /// last settled.
     wanted_mark: u32,
@@ -46,6 +46,13 @@ pub(super) struct Reports {
     wanted_floor: u32,
     /// The least that was to spare since then.
     spare_floor: u32,
+}
+
+/// What else the session was told last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    wanted: u32,
+    spare: u32,
 }
 
 impl Reports {
@@ -94,12 +101,11 @@ impl<T, W> State<T, W> {
         // ask for a report at the other, every time.
         reports.spare_mark = reports.spare_mark.min(reports.spare_floor);
         reports.wanted_mark = reports.wanted_mark.max(reports.wanted_peak);
-        reports.wanted = levels.wanted;
-        reports.spare = spare;
+        self.told = Told { wanted: levels.wanted, spare };
         reports.holding = levels.holding;
         reports.opening = levels.opening;
         reports.closing = levels.closing;
-        reports.waiting = levels.waiting;
+        reports.waiting = levels.waiting > 0;
         reports.pending = false;
         levels
     }
@@ -108,10 +114,10 @@ impl<T, W> State<T, W> {
     /// stayed so since the last look.
     pub fn settle(&mut self, effects: &mut Effects<T, W>) {
         let (wanted, spare) = (self.wanted(), self.spare());
-        let reports = &mut self.reports;
-        let settled = reports.wanted_peak < reports.wanted
-            || reports.wanted_floor > reports.wanted
-            || reports.spare_floor > reports.spare;
+        let (told, reports) = (self.told, &mut self.reports);
+        let settled = reports.wanted_peak < told.wanted
+            || reports.wanted_floor > told.wanted
+            || reports.spare_floor > told.spare;
         reports.wanted_mark = reports.wanted_mark.min(reports.wanted_peak);
         reports.spare_mark = reports.spare_mark.max(reports.spare_floor);
         reports.wanted_peak = wanted;
@@ -149,7 +155,7 @@ impl<T, W> State<T, W> {
             || self.opening != reports.opening
             || self.closing != reports.closing
             || wanted > reports.wanted_mark
-            || (waiting > 0 && reports.waiting == 0)
+            || (waiting > 0 && !reports.waiting)
             || spare < reports.spare_mark;
         reports.pending
     }

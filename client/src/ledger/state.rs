@@ -14,7 +14,7 @@ use crate::governed::Recall;
 use crate::statistics::{Statistics, Tally};
 use crate::trace::TraceContext;
 
-use super::report::Reports;
+use super::report::{Reports, Told};
 use super::waiters::{Removed, Ticket, WaiterId, Waiters};
 use super::{Claim, Effects};
 
@@ -66,8 +66,6 @@ pub(super) struct Idle<T> {
 pub struct State<T, W> {
     /// Tokens kept: the holding.
     pub(super) tokens: u32,
-    /// The server's last word.
-    pub(super) target: u32,
     pub(super) free: u32,
     pub(super) opening: u32,
     pub(super) closing: u32,
@@ -82,20 +80,29 @@ pub struct State<T, W> {
     /// Tokens of before the last lapse whose connections have not ended since:
     /// each leaves when one ends. The server may have leased them again.
     pub(super) stale: u32,
+    pub(super) peak_in_use: u32,
+    pub(super) peak_open: u32,
+    pub(super) limits: Limits,
     /// `NextReturn` while tokens above the target leave as they come back; an
     /// idle recall is answered at once and leaves nothing behind.
     pub(super) recall: Recall,
     pub(super) closed: bool,
     pub(super) lapse: Option<Lapse>,
     pub(super) uses: Use,
-    pub(super) limits: Limits,
+    pub(super) reports: Reports,
     /// The longest idle in front.
     pub(super) idle: VecDeque<Idle<T>>,
-    pub(super) reports: Reports,
-    pub(super) tally: Tally,
     pub(super) waiters: Waiters<T, W>,
+    pub(super) told: Told,
+    /// The server's last word.
+    pub(super) target: u32,
     pub(super) deadline: Option<Time>,
+    pub(super) tally: Tally,
 }
+
+/// Two lines of a cache hold what a checkout touches, the number of waiters
+/// last.
+const _: () = assert!(std::mem::offset_of!(State<(), ()>, waiters) + size_of::<u32>() <= 128);
 
 /// Where a task enters the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +158,9 @@ impl<T, W> State<T, W> {
             stale: 0,
             deadline: None,
             reports: Reports::default(),
+            told: Told::default(),
+            peak_in_use: 0,
+            peak_open: 0,
             tally: Tally::default(),
         }
     }
@@ -356,7 +366,7 @@ impl<T, W> State<T, W> {
 impl<T, W> State<T, W> {
     /// What happened so far, but for the source lines.
     pub fn statistics(&self) -> Statistics {
-        self.tally.statistics()
+        Statistics { peak_in_use: self.peak_in_use, peak_open: self.peak_open, ..self.tally.statistics() }
     }
 
     /// The trace of the oldest waiter.

@@ -153,8 +153,8 @@ impl<T, W> State<T, W> {
             "a task waits for what is there"
         );
         self.reports.observe(self.wanted(), self.spare());
-        self.tally.peak_in_use = self.tally.peak_in_use.max(self.in_use);
-        self.tally.peak_open = self.tally.peak_open.max(open);
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
+        self.peak_open = self.peak_open.max(open);
         effects.report |= self.is_worth_a_report();
         effects.upkeep |= self.wants_warm();
         effects.emptied |= self.is_emptied();

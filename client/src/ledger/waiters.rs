@@ -112,6 +112,9 @@ impl<T, W> Waiters<T, W> {
     /// Gives `claim` to the oldest waiter; returns its waker, or the claim
     /// when nobody waits.
     pub(super) fn choose(&mut self, claim: Claim<T>) -> Result<W, Claim<T>> {
+        if self.waiting == 0 {
+            return Err(claim);
+        }
         let Some(index) = self.oldest else { return Err(claim) };
         let waiting = self.unlink(index);
         self.slots[index] = Slot::Chosen(claim);

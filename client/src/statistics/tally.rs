@@ -1,4 +1,4 @@
-//! What the ledger counts under its lock: opens, closes, peaks, and how long
+//! What the ledger counts under its lock: opens, closes, and how long
 //! connections stay out on average. Knows nothing of source lines.
 
 use std::time::Duration;
@@ -7,10 +7,7 @@ use super::Statistics;
 
 /// The counters, as the ledger keeps them under its lock.
 #[derive(Debug, Default)]
-#[repr(C)]
 pub(crate) struct Tally {
-    pub(crate) peak_in_use: u32,
-    pub(crate) peak_open: u32,
     mean_hold: Mean,
     mean_connect: Mean,
     pub(crate) create_timeouts: u64,
@@ -42,8 +39,6 @@ impl Tally {
     /// What is known here; the rest is zero.
     pub(crate) fn statistics(&self) -> Statistics {
         Statistics {
-            peak_in_use: self.peak_in_use,
-            peak_open: self.peak_open,
             create_timeouts: self.create_timeouts,
             opens: self.opens,
             open_failures: self.open_failures,
