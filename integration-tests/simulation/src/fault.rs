@@ -46,8 +46,12 @@ pub enum FaultKind {
     Stall(usize),
     /// Messages between a node and the server take long.
     Slow(usize),
+    /// Whoever the node reaches is a server of an earlier generation.
+    Former(usize),
     /// The server is killed.
     ServerKill,
+    /// The server is killed again and again.
+    CrashLoop,
     /// The server is stopped, as by SIGSTOP.
     ServerStop,
     /// The server's machine is suspended.
@@ -76,6 +80,40 @@ pub enum FaultKind {
     Policy(usize),
 }
 
+impl FaultKind {
+    /// Whether it is the server's or its store's, and not a setting.
+    pub fn is_of_the_server(self) -> bool {
+        match self {
+            FaultKind::ServerKill
+            | FaultKind::CrashLoop
+            | FaultKind::ServerStop
+            | FaultKind::ServerSuspend
+            | FaultKind::ServerLeap
+            | FaultKind::StoreFails(_)
+            | FaultKind::StoreStalls => true,
+            FaultKind::Kill(_)
+            | FaultKind::Vanish(_)
+            | FaultKind::Stop(_)
+            | FaultKind::Suspend(_)
+            | FaultKind::Leap(_)
+            | FaultKind::Retire(_)
+            | FaultKind::Partition(_)
+            | FaultKind::Break { .. }
+            | FaultKind::Stall(_)
+            | FaultKind::Slow(_)
+            | FaultKind::Former(_)
+            | FaultKind::Restart(_)
+            | FaultKind::Limit(_)
+            | FaultKind::Others(_)
+            | FaultKind::Tools(_)
+            | FaultKind::Blind
+            | FaultKind::Cap(..)
+            | FaultKind::Drain(_)
+            | FaultKind::Policy(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} for {:?}", self.kind, self.lasts)
@@ -89,7 +127,7 @@ pub fn nth(plan: &Plan, number: usize) -> Fault {
     let node = dice.index(plan.nodes);
     let database = dice.index(plan.databases.len());
     let ttl = plan.longest_ttl().as_millis() as u64;
-    let (kind, lasts) = match dice.number(0, 29) {
+    let (kind, lasts) = match dice.number(0, 31) {
         0 => (FaultKind::Kill(node), dice.millis(1, 2 * ttl)),
         1 => (FaultKind::Vanish(node), dice.millis(1, 2 * ttl)),
         2 | 3 => (FaultKind::Stop(node), dice.millis(1, 3 * ttl)),
@@ -118,6 +156,8 @@ pub fn nth(plan: &Plan, number: usize) -> Fault {
         26 => (FaultKind::Tools(dice.number(1, 3)), dice.millis(1, 2 * ttl)),
         27 => (FaultKind::Blind, dice.millis(1, 3 * ttl)),
         28 => (FaultKind::Cap(database, dice.number(0, 9)), dice.millis(1, 2 * ttl)),
+        29 => (FaultKind::Former(node), dice.millis(1, 2 * ttl)),
+        30 => (FaultKind::CrashLoop, dice.millis(0, 1)),
         _ if dice.chance(500) => (FaultKind::Drain(database), dice.millis(1, ttl)),
         _ => (FaultKind::Policy(database), dice.millis(1, 2 * ttl)),
     };

@@ -17,6 +17,8 @@ pub enum Invariant {
     /// When the server gives a session up, its node has no right to open any
     /// more.
     DeadlineFirst,
+    /// A server that crashes again and again gives up whom it does not hear.
+    NobodyIsImmortal,
     /// What a process holds is counted by the server, so nobody else has it.
     OneHolder,
     /// What a process holds is covered by the store.
@@ -41,6 +43,7 @@ impl Invariant {
             Invariant::NothingOutOfDoubt => "nothing-out-of-doubt",
             Invariant::ConnectionsHaveTokens => "connections-have-tokens",
             Invariant::DeadlineFirst => "the-deadline-comes-first",
+            Invariant::NobodyIsImmortal => "nobody-is-immortal",
             Invariant::OneHolder => "one-holder",
             Invariant::StoreCovers => "the-store-covers",
             Invariant::AnsweredOnce => "answered-once",

@@ -6,7 +6,9 @@ mod account;
 mod callers;
 mod calm;
 mod check;
+mod crashes;
 mod faults;
+mod former;
 mod network;
 mod node;
 mod probe;
@@ -23,6 +25,7 @@ use crate::{
 use self::{
     account::Ledgers,
     callers::{Caller, CallerStep},
+    crashes::CrashStep,
     network::{Side, Stream},
     node::{Node, Process},
     probe::{Probe, ProbeStep},
@@ -64,6 +67,8 @@ pub(crate) enum Event {
     Frees { connection: usize },
     /// How much a node works changes.
     Load { process: usize },
+    /// The server dies again, or starts.
+    CrashLoop(CrashStep),
     /// Something happens to a unary caller.
     Caller { caller: usize, epoch: u32, step: CallerStep },
     /// The next fault.
@@ -203,6 +208,7 @@ impl World {
                 self.arrives(connection, database, task, epoch);
             }
             Event::Frees { connection } => self.databases.free(connection),
+            Event::CrashLoop(step) => self.crash_step(step),
             Event::Caller { caller, epoch, step } => self.caller(caller, epoch, step),
             Event::Connected { process, .. }
             | Event::Sent { process, .. }

@@ -20,10 +20,11 @@ impl World {
             return;
         }
         self.plan_fault(number + 1);
-        if self.without.contains(&number) {
+        let fault = fault::nth(&self.plan, number);
+        let crashing = self.server.crash_loop.is_some() && fault.kind.is_of_the_server();
+        if crashing || self.without.contains(&number) {
             return;
         }
-        let fault = fault::nth(&self.plan, number);
         self.done.push((number, self.now, fault.clone()));
         self.active.push(number);
         self.after(fault.lasts, Event::Heal { number });
@@ -60,7 +61,9 @@ impl World {
             }
             FaultKind::Stall(node) => self.nodes[node].stalled += 1,
             FaultKind::Slow(node) => self.nodes[node].slow += 1,
+            FaultKind::Former(node) => self.nodes[node].former += 1,
             FaultKind::ServerKill => self.kill_server(),
+            FaultKind::CrashLoop => self.begin_crash_loop(),
             FaultKind::ServerStop => self.server.frozen += 1,
             FaultKind::ServerSuspend => {
                 self.server.frozen += 1;
@@ -107,7 +110,11 @@ impl World {
                     self.thaw_node(node, slept);
                 }
             }
-            FaultKind::Leap(_) | FaultKind::Retire(_) | FaultKind::Break { .. } | FaultKind::ServerLeap => {}
+            FaultKind::Leap(_)
+            | FaultKind::Retire(_)
+            | FaultKind::Break { .. }
+            | FaultKind::ServerLeap
+            | FaultKind::CrashLoop => {}
             FaultKind::Partition(node) => {
                 self.nodes[node].partitions -= 1;
                 if self.nodes[node].partitions == 0 {
@@ -121,6 +128,7 @@ impl World {
                 }
             }
             FaultKind::Slow(node) => self.nodes[node].slow -= 1,
+            FaultKind::Former(node) => self.no_former(node),
             FaultKind::ServerKill => self.start_server(),
             FaultKind::ServerStop => self.server_goes_on(),
             FaultKind::ServerSuspend => {
@@ -158,6 +166,7 @@ impl World {
     /// No more faults; those that last end now.
     pub(crate) fn calm_down(&mut self) {
         self.calm = true;
+        self.server.crash_loop = None;
         for number in self.active.clone() {
             self.heal(number);
         }

@@ -79,6 +79,8 @@ pub(crate) struct Stream {
     pub(crate) down: Pipe<FromServer>,
     /// The server process that has it open.
     pub(crate) server: Option<u32>,
+    /// A former server has it open.
+    pub(crate) former: bool,
     /// The node reads it.
     pub(crate) node_open: bool,
 }
@@ -141,8 +143,10 @@ impl World {
         }
         match to {
             Side::Server => {
-                if let Some((_, parcel)) = self.streams[stream].up.queue.pop_front() {
-                    self.server_receives(stream, parcel);
+                match self.streams[stream].up.queue.pop_front() {
+                    Some((_, parcel)) if self.streams[stream].former => self.former_receives(stream, parcel),
+                    Some((_, parcel)) => self.server_receives(stream, parcel),
+                    None => {}
                 }
                 if let Some(at) = self.streams[stream].up.arm() {
                     self.queue.put(at, Event::Deliver { stream, to });
@@ -209,6 +213,20 @@ impl World {
         let (server, node) = if server_last { (later, soon) } else { (soon, later) };
         self.after(server, Event::KeepAliveFails { stream, at: Side::Server });
         self.after(node, Event::KeepAliveFails { stream, at: Side::Node });
+    }
+
+    /// A node reaches the true server again: the former one is gone.
+    pub(crate) fn no_former(&mut self, node: usize) {
+        self.nodes[node].former -= 1;
+        if self.nodes[node].former > 0 {
+            return;
+        }
+        for stream in 0..self.streams.len() {
+            let open = &self.streams[stream];
+            if open.former && open.node_open && self.processes[open.process].node == node {
+                self.end_stream(stream, "the former server is gone");
+            }
+        }
     }
 
     /// Nothing passes between a node and the server from now on: the transports

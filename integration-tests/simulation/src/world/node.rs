@@ -7,7 +7,7 @@ use leasehold_client::{
     clock::Time,
     session::{
         Effect, Event as SessionEvent, Identity, Session,
-        message::{DatabaseName, FromServer, SessionId},
+        message::{DatabaseName, FromServer, Generation, SessionId},
     },
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct Node {
     /// Partitions between it and the server.
     pub(crate) partitions: u32,
     pub(crate) slow: u32,
+    /// Whoever it reaches is a former server.
+    pub(crate) former: u32,
     /// The transport takes nothing.
     pub(crate) stalled: u32,
     /// Names of the databases.
@@ -67,6 +69,7 @@ impl Node {
             missed: Vec::new(),
             partitions: 0,
             slow: 0,
+            former: 0,
             stalled: 0,
             names: ["orders", "stock"].map(name).to_vec(),
         }
@@ -94,6 +97,8 @@ pub(crate) struct Process {
     pub(crate) retiring: bool,
     /// The core has given its session up.
     pub(crate) given_up: bool,
+    /// When the server last took something of it, for the checks.
+    pub(crate) heard_at: Moment,
     /// The stream that speaks for it at the server, for the checks.
     pub(crate) attached: Option<usize>,
 }
@@ -135,6 +140,7 @@ impl World {
             unsent: None,
             retiring: false,
             given_up: false,
+            heard_at: Moment(0),
             attached: None,
         });
         self.nodes[node].process = Some(number);
@@ -229,6 +235,7 @@ impl World {
             | Event::Arrives { .. }
             | Event::Frees { .. }
             | Event::Caller { .. }
+            | Event::CrashLoop(_)
             | Event::Fault { .. }
             | Event::Heal { .. } => {}
         }
@@ -276,6 +283,7 @@ impl World {
                         up: Pipe::default(),
                         down: Pipe::default(),
                         server: None,
+                        former: false,
                         node_open: true,
                     });
                     self.processes[number].stream = Some(self.streams.len() - 1);
@@ -385,10 +393,18 @@ impl World {
     }
 
     fn connected(&mut self, number: usize, stream: leasehold_client::session::StreamId) {
-        if self.nodes[self.processes[number].node].partitions > 0 {
+        let node = &self.nodes[self.processes[number].node];
+        if node.partitions > 0 {
             return;
         }
-        if self.server.is_up() {
+        // A process that no server has welcomed cannot tell.
+        let knows = self.processes[number].session.status().generation > Generation(0);
+        let former = node.former > 0;
+        let answered = if former { knows } else { self.server.is_up() };
+        if let Some(open) = self.current(number, stream) {
+            self.streams[open].former = former;
+        }
+        if answered {
             self.apply(number, SessionEvent::Connected(stream));
         } else {
             self.apply(number, SessionEvent::Ended(stream, "refused".to_owned()));

@@ -15,7 +15,7 @@ use leasehold_client::{
     },
 };
 
-use super::{Event, World, network::Parcel};
+use super::{Event, World, crashes::CrashLoop, network::Parcel};
 use crate::{
     dice::Dice,
     driver::{Begun, Driver},
@@ -50,6 +50,7 @@ pub(crate) struct Server {
     passes: u64,
     pub(crate) settings: Vec<DatabaseSettings>,
     pub(crate) last_leap: Moment,
+    pub(crate) crash_loop: Option<CrashLoop>,
 }
 
 /// One thing for the driver to take.
@@ -75,6 +76,7 @@ impl Server {
             passes: 0,
             settings: Vec::new(),
             last_leap: Moment(0),
+            crash_loop: None,
         }
     }
 
@@ -247,6 +249,8 @@ impl World {
                 if self.streams[stream].server != Some(self.server.number) {
                     return;
                 }
+                let process = self.streams[stream].process;
+                self.processes[process].heard_at = self.now;
                 event
             }
         };

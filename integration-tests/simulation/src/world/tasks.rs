@@ -1,33 +1,29 @@
 //! What tasks do with a pool: they ask, wait, give up, connect, use, return,
 //! panic, detach. The shell around the ledger is that of `LeasedPool`, without
-//! futures. Knows nothing of sessions.
+//! futures. The ways to a connection and back are in the files below. Knows
+//! nothing of sessions.
+
+mod connecting;
+mod returning;
+mod waiting;
 
 use std::time::Duration;
 
 use leasehold_client::{
     clock::Time,
-    ledger::{Ahead, Claim, MayUse, Opened, State, Ticket, WaiterId},
+    ledger::{Ticket, WaiterId},
 };
 
+use self::connecting::Connecting;
 use super::{Event, World, node::TASKS};
 use crate::{
     database::Arrival,
-    plan::{LONGEST_HOLD, LONGEST_LINGER, LONGEST_STATEMENT},
+    plan::LONGEST_HOLD,
     pool::{Connection, Pool},
-    violation::{Invariant, broken},
 };
-
-/// Longest time for one connect, repeated tries included.
-const CREATE_TIMEOUT: Duration = Duration::from_millis(2_500);
-
-/// Longest time that a connect takes once it has reached its database.
-const LONGEST_LOGIN: Duration = Duration::from_millis(300);
 
 /// The index of the task that opens connections for the warm minimum.
 const WARM: usize = TASKS;
-
-/// Pause of that task after a failure.
-const REST: Duration = Duration::from_secs(1);
 
 /// A task of an application, or the one that keeps a pool warm.
 #[derive(Debug, Default)]
@@ -61,15 +57,6 @@ pub(crate) enum TaskState {
     Detached(Connection),
     /// Its connection is being reset.
     Resetting(Connection),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connecting {
-    ticket: Ticket,
-    begun: Time,
-    since: Time,
-    pause: Duration,
-    connection: Option<usize>,
 }
 
 /// What happens to a task.
@@ -185,93 +172,6 @@ impl World {
         self.ask(place, ticket, |_, _| {});
     }
 
-    /// Takes what is there, or waits.
-    fn ask(
-        &mut self,
-        place: Place,
-        ticket: Ticket,
-        before: impl FnOnce(&mut crate::pool::Ledger, &mut crate::pool::LedgerEffects),
-    ) {
-        let asked = self.pool(place).change(|ledger, _, effects| {
-            before(ledger, effects);
-            match ledger.take(effects) {
-                Some(claim) => Ok(claim),
-                None => Err(ledger.enter(ticket, Ahead::OfTheYounger, place.task, effects)),
-            }
-        });
-        match asked {
-            Ok(claim) => self.claimed(place, &claim, ticket),
-            Err(id) => {
-                self.enter(place, TaskState::Waiting(id, ticket));
-                let patience = if self.calm {
-                    Duration::from_secs(600)
-                } else {
-                    self.dice.tail(Duration::from_millis(300), 4)
-                };
-                let step = if self.dice.chance(500) { TaskStep::TimesOut } else { TaskStep::Leaves };
-                self.plan(place, patience, step);
-            }
-        }
-    }
-
-    /// The ledger wants a task woken.
-    pub(crate) fn wake_task(&mut self, process: usize, database: usize, task: usize) {
-        let place = Place { process, database, task };
-        if !matches!(self.at(place).state, TaskState::Waiting(..)) {
-            broken(Invariant::AnsweredOnce, format!("{place:?} is woken and does not wait"));
-        }
-        if std::mem::replace(&mut self.at(place).woken, true) {
-            broken(Invariant::AnsweredOnce, format!("{place:?} is woken twice"));
-        }
-        let soon = self.dice.tail(Duration::from_micros(5), 5);
-        self.plan(place, soon, TaskStep::Woken);
-    }
-
-    fn task_polls(&mut self, place: Place) {
-        let TaskState::Waiting(id, ticket) = self.at(place).state else { return };
-        match self.pool(place).change(|ledger, _, _| ledger.poll(id, place.task)) {
-            Ok(claim) => self.claimed(place, &claim, ticket),
-            Err(_) => broken(Invariant::AnsweredOnce, format!("{place:?} was woken for nothing")),
-        }
-    }
-
-    fn claimed(&mut self, place: Place, claim: &Claim<Connection>, ticket: Ticket) {
-        match *claim {
-            Claim::Closed => self.answer(place),
-            Claim::Token => {
-                let begun = self.tell_time(place.process);
-                let pause = Duration::from_millis(10);
-                let connecting = Connecting { ticket, begun, since: begun, pause, connection: None };
-                self.enter(place, TaskState::Connecting(connecting));
-                self.task_connects(place);
-            }
-            Claim::Connection(connection) => {
-                let held = self.tell_time(place.process);
-                self.enter(place, TaskState::Testing(connection, held, ticket));
-                if self.dice.chance(850) {
-                    self.task_tested(place);
-                } else {
-                    let time = self.dice.millis(0, 3);
-                    self.plan(place, time, TaskStep::Tested);
-                    if self.dice.chance(100) {
-                        self.plan(place, time / 2, TaskStep::Leaves);
-                    }
-                }
-            }
-        }
-    }
-
-    fn task_tested(&mut self, place: Place) {
-        let TaskState::Testing(connection, held, ticket) = self.at(place).state else { return };
-        let fit = self.databases.works(connection.id) && !self.dice.chance(10);
-        if fit {
-            self.uses(place, connection, held);
-            return;
-        }
-        self.ask(place, ticket, |ledger, effects| ledger.begin_retire(true, effects));
-        self.start_close(place.process, place.database, connection);
-    }
-
     /// The checkout is answered with a connection.
     fn uses(&mut self, place: Place, connection: Connection, since: Time) {
         let task = self.at(place);
@@ -296,261 +196,6 @@ impl World {
         let think = self.dice.tail(self.plan.think, 3);
         if place.task < self.processes[place.process].load[place.database] {
             self.plan(place, think, TaskStep::Begins);
-        }
-    }
-
-    /// The task is dropped, wherever it is.
-    fn task_leaves(&mut self, place: Place) {
-        let woken = self.at(place).woken;
-        let pool = self.pool(place);
-        match std::mem::take(&mut self.at(place).state) {
-            TaskState::Waiting(id, _) => {
-                let still_waited =
-                    pool.change(|ledger, now, effects| ledger.leave(id, now, effects)).is_some();
-                if still_waited == woken {
-                    broken(
-                        Invariant::AnsweredOnce,
-                        format!("{place:?}: chosen {}, woken {woken}", !still_waited),
-                    );
-                }
-            }
-            TaskState::Testing(connection, _, _) => {
-                pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
-                self.start_close(place.process, place.database, connection);
-            }
-            TaskState::Connecting(connecting) => {
-                pool.change(|ledger, _, effects| ledger.open_failed(false, effects));
-                self.give_up(connecting.connection);
-            }
-            TaskState::Resting | TaskState::Using(..) | TaskState::Detached(..) | TaskState::Resetting(_) => {
-                broken(Invariant::Assertion, format!("{place:?} cannot leave"));
-            }
-        }
-        self.answer(place);
-    }
-
-    /// A connect is given up, wherever it is.
-    fn give_up(&mut self, connection: Option<usize>) {
-        if let Some(connection) = connection.filter(|connection| self.databases.let_go(*connection)) {
-            self.free_later(connection);
-        }
-    }
-
-    fn free_later(&mut self, connection: usize) {
-        let linger = if self.dice.chance(500) {
-            self.dice.micros(0, 500)
-        } else {
-            self.dice.micros(0, LONGEST_LINGER.as_micros() as u64)
-        };
-        self.after(linger, Event::Frees { connection });
-    }
-
-    /// Asks whether its token may still be used, and connects.
-    fn task_connects(&mut self, place: Place) {
-        let TaskState::Connecting(mut connecting) = self.at(place).state else { return };
-        let now = self.tell_time(place.process);
-        let pool = self.pool(place);
-        match pool.change(State::may_use) {
-            MayUse::Yes => {}
-            MayUse::Lapsed => return self.lapsed(place, connecting.ticket),
-            MayUse::Closed => return self.not_warm(place),
-        }
-        if now.since(connecting.begun) >= CREATE_TIMEOUT {
-            pool.change(|ledger, _, effects| ledger.open_failed(true, effects));
-            return self.not_warm(place);
-        }
-        let connection = self.databases.begin(place.database, place.process);
-        (connecting.connection, connecting.since) = (Some(connection), now);
-        self.enter(place, TaskState::Connecting(connecting));
-        let Place { process: _, database, task } = place;
-        let epoch = self.at(place).epoch;
-        let way = self.dice.tail(Duration::from_micros(100), 6);
-        self.after(way, Event::Arrives { connection, database, task, epoch });
-        if place.task != WARM && !self.calm && self.dice.chance(30) {
-            let soon = self.dice.millis(0, 10);
-            self.plan(place, soon, TaskStep::Leaves);
-        }
-    }
-
-    /// A connect has no token any more; another may come.
-    fn lapsed(&mut self, place: Place, ticket: Ticket) {
-        if place.task == WARM { self.not_warm(place) } else { self.ask(place, ticket, |_, _| {}) }
-    }
-
-    /// A connect came to nothing.
-    fn not_warm(&mut self, place: Place) {
-        if place.task == WARM {
-            self.enter(place, TaskState::Resting);
-            self.plan(place, REST, TaskStep::Begins);
-            self.processes[place.process].warming[place.database] = false;
-        } else {
-            self.answer(place);
-        }
-    }
-
-    /// A connection reaches its database, whatever its client does meanwhile.
-    pub(crate) fn arrives(&mut self, connection: usize, database: usize, task: usize, epoch: u32) {
-        let arrival = self.databases.arrive(connection);
-        let seen = self.databases.connections[connection];
-        let dead = !self.processes[seen.process].is_alive();
-        if seen.given_up || dead {
-            self.give_up(Some(connection));
-            return;
-        }
-        let slow = if self.dice.chance(30) {
-            self.dice.micros(0, LONGEST_LOGIN.as_micros() as u64)
-        } else {
-            Duration::ZERO
-        };
-        let way = self.dice.tail(Duration::from_micros(200), 5) + slow;
-        let step = TaskStep::Answered(arrival);
-        self.after(way, Event::Task { process: seen.process, database, task, epoch, step });
-    }
-
-    fn task_connected(&mut self, place: Place, arrival: Arrival) {
-        let TaskState::Connecting(mut connecting) = self.at(place).state else { return };
-        let pool = self.pool(place);
-        let now = self.tell_time(place.process);
-        match arrival {
-            Arrival::Open => {}
-            Arrival::Full => {
-                connecting.connection = None;
-                self.enter(place, TaskState::Connecting(connecting));
-                let pause = connecting.pause.mul_f64(0.5)
-                    + self.dice.micros(0, connecting.pause.as_micros() as u64 / 2);
-                connecting.pause = (connecting.pause * 2).min(Duration::from_millis(250));
-                self.at(place).state = TaskState::Connecting(connecting);
-                return self.plan(place, pause, TaskStep::Retries);
-            }
-            Arrival::Down => {
-                pool.change(|ledger, _, effects| ledger.open_failed(false, effects));
-                return self.not_warm(place);
-            }
-        }
-        let Some(id) = connecting.connection else { return };
-        let connection = Connection { id, fences: pool.fences() };
-        let took = now.since(connecting.since);
-        if place.task == WARM {
-            pool.change(|ledger, now, effects| ledger.warmed(connection, took, now, effects));
-            self.enter(place, TaskState::Resting);
-            self.processes[place.process].warming[place.database] = false;
-            return self.warm_up(place.process, place.database);
-        }
-        match pool.change(|ledger, now, effects| ledger.opened(took, now, effects)) {
-            Opened::InUse => self.uses(place, connection, now),
-            Opened::Lapsed => {
-                self.start_close(place.process, place.database, connection);
-                self.ask(place, connecting.ticket, |_, _| {});
-            }
-            Opened::Closed => {
-                self.start_close(place.process, place.database, connection);
-                self.answer(place);
-            }
-        }
-    }
-
-    fn task_returns(&mut self, place: Place) {
-        let pool = self.pool(place);
-        match std::mem::take(&mut self.at(place).state) {
-            TaskState::Using(connection, held) => {
-                let broken_off = connection.fences != pool.fences() || !self.databases.works(connection.id);
-                if broken_off || self.dice.chance(15) {
-                    // A panic, an error, or a fence since the checkout.
-                    pool.change(|ledger, now, effects| ledger.begin_close(Some(now.since(held)), effects));
-                    self.start_close(place.process, place.database, connection);
-                } else if self.dice.chance(15) {
-                    self.enter(place, TaskState::Detached(connection));
-                    let time = self.dice.millis(1, LONGEST_HOLD.as_millis() as u64 / 2);
-                    return self.plan(place, time, TaskStep::Returns);
-                } else if self.dice.chance(30) {
-                    pool.change(|ledger, now, _| ledger.checked_in(now.since(held)));
-                    self.enter(place, TaskState::Resetting(connection));
-                    let time = self.dice.millis(0, 5);
-                    return self.plan(place, time, TaskStep::Returns);
-                } else {
-                    pool.change(|ledger, now, effects| {
-                        ledger.give_back(connection, Some(now.since(held)), now, effects);
-                    });
-                }
-            }
-            TaskState::Detached(connection) => {
-                pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
-                self.start_close(place.process, place.database, connection);
-            }
-            TaskState::Resetting(connection) => {
-                if connection.fences == pool.fences() && self.databases.works(connection.id) {
-                    pool.change(|ledger, now, effects| ledger.give_back(connection, None, now, effects));
-                } else {
-                    pool.change(|ledger, _, effects| ledger.begin_close(None, effects));
-                    self.start_close(place.process, place.database, connection);
-                }
-            }
-            TaskState::Resting
-            | TaskState::Waiting(..)
-            | TaskState::Testing(..)
-            | TaskState::Connecting(_) => {
-                broken(Invariant::Assertion, format!("{place:?} returns what it does not have"));
-            }
-        }
-        self.rest(place);
-    }
-
-    /// A connection that the ledger counts as closing is closed.
-    pub(crate) fn start_close(&mut self, process: usize, database: usize, connection: Connection) {
-        let cancelled = self.dice.chance(20);
-        let time = if cancelled {
-            self.dice.micros(0, LONGEST_STATEMENT.as_micros() as u64)
-        } else {
-            self.dice.tail(Duration::from_micros(200), 6)
-        };
-        self.after(time, Event::CloseEnds { process, database, connection: connection.id });
-    }
-
-    pub(crate) fn close_ends(&mut self, process: usize, database: usize, connection: usize) {
-        if self.databases.let_go(connection) {
-            self.free_later(connection);
-        }
-        self.processes[process].pools[database].change(|ledger, _, effects| ledger.close_ended(effects));
-        self.empty_trays(process);
-    }
-
-    /// Opens a connection for the warm minimum.
-    pub(crate) fn warm_up(&mut self, process: usize, database: usize) {
-        let place = Place { process, database, task: WARM };
-        let pool = self.pool(place);
-        let rests = !matches!(self.at(place).state, TaskState::Resting);
-        if rests || self.processes[process].warming[database] {
-            return;
-        }
-        if pool.change(crate::pool::Ledger::begin_warm) {
-            self.processes[process].warming[database] = true;
-            let now = self.tell_time(process);
-            let ticket = Ticket { since: now, trace: None };
-            let pause = Duration::from_millis(10);
-            let connecting = Connecting { ticket, begun: now, since: now, pause, connection: None };
-            self.enter(place, TaskState::Connecting(connecting));
-            self.task_connects(place);
-        }
-    }
-
-    /// The session is lost: what is in use is cut, where the pool can do that.
-    pub(crate) fn sever_all(&mut self, process: usize, database: usize) {
-        if !self.plan.databases[database].severs {
-            return;
-        }
-        for task in 0..TASKS {
-            let place = Place { process, database, task };
-            let (TaskState::Using(connection, _) | TaskState::Detached(connection)) = self.at(place).state
-            else {
-                continue;
-            };
-            if self.databases.let_go(connection.id) {
-                self.free_later(connection.id);
-            }
-            // Whoever uses it gets an error.
-            self.at(place).epoch += 1;
-            let soon = self.dice.millis(0, 40);
-            self.plan(place, soon, TaskStep::Returns);
         }
     }
 
