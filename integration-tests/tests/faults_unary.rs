@@ -125,6 +125,7 @@ async fn each_release_is_told_what_it_found_and_frees_no_token_twice() {
     let late = one.release(Target::RequestId(request(1))).await.expect("an answer");
     assert_eq!(late, ReleaseOutcome::AlreadyReleased);
     assert_eq!(held().await, CAP);
+    assert_eq!(server.database(DATABASE).await.repeated_releases, 2, "they are counted");
 
     // The second runs out while the third is kept alive: a late release of it
     // takes nothing from whoever has its tokens then.

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use leasehold_integration_tests::{
     cli::{leasehold, leasehold_json},
-    fleet::{DATABASE, Fleet, Terms},
+    fleet::{ACCOUNT, DATABASE, Fleet, Terms},
+    mariadb::MariaDb,
+    member::Member,
+    server::Server,
+    wait::eventually,
 };
 use leasehold_proto::v1::{AcquireRequest, Database, lease_service_client::LeaseServiceClient};
 use serde_json::{Value, json};
@@ -33,6 +37,35 @@ async fn status_shows_what_programs_rely_on() {
     let table = leasehold(&fleet.server.url(), &["status"]).await;
     assert_eq!(table.code, 0, "{}", table.complaint);
     assert!(table.output.contains(DATABASE), "{}", table.output);
+}
+
+/// What is set up wrongly so that the cap is wrong, but nothing fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_says_what_the_probe_cannot_see() {
+    let database = MariaDb::start(40).await;
+    let shown = async |server: &Server| leasehold(&server.url(), &["status"]).await.output;
+
+    let blind =
+        format!("[databases.{DATABASE}]\nurl = \"{}\"\naccounts = [\"{ACCOUNT}\"]\n", database.url("other"));
+    let server = Server::start(&blind).await;
+    eventually(BOUND, "the privilege to be missed", async || {
+        shown(&server).await.contains("lacks the PROCESS privilege")
+    })
+    .await;
+    drop(server);
+
+    let misnamed =
+        format!("[databases.{DATABASE}]\nurl = \"{}\"\naccounts = [\"apps\"]\n", database.url("leasehold"));
+    let server = Server::start(&misnamed).await;
+    server.shows(DATABASE, BOUND, "the database's limit", |shown| shown.cap == CAP).await;
+    assert!(!shown(&server).await.contains("accounts"), "{}", shown(&server).await);
+    let member = Member::join(&server.url(), &database.url(ACCOUNT), "node").await;
+    let taken = member.take(3).await;
+    eventually(BOUND * 2, "the accounts to be doubted", async || {
+        shown(&server).await.contains("nodes report 3 connections more than the database shows")
+    })
+    .await;
+    drop(taken);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,11 +16,16 @@ use leasehold_proto::v1::StatusReply;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
+use crate::connections::{Bounds, Connections};
+
 mod metrics;
 mod status;
 
 /// How long the driver may take to answer before it counts as stuck.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A scraper keeps its connection from one minute's scrape to the next.
+const CONNECTIONS: Bounds = Bounds { port: "http", connections: 1_000, silence: Duration::from_secs(90) };
 
 const FRONT_PAGE: &str = "\
 Leasehold leases the connections of databases to a fleet of nodes.
@@ -45,7 +50,7 @@ pub async fn serve(
     source: impl StatusSource,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(listener, pages(source)).with_graceful_shutdown(stop).await
+    axum::serve(Connections::new(listener, CONNECTIONS), pages(source)).with_graceful_shutdown(stop).await
 }
 
 fn pages<S: StatusSource>(source: S) -> Router {
@@ -95,9 +100,14 @@ fn readiness(status: &StatusReply) -> (StatusCode, String) {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: the store fails: {}\n", status.store_error))
     };
-    for database in &status.databases {
-        let Some(probe) = database.probe.as_ref().filter(|probe| probe.state == "down") else { continue };
-        let _ = writeln!(page, "database {} is not seen: {}", database.name, probe.error);
+    for (name, probe) in
+        status.databases.iter().filter_map(|database| Some((&database.name, database.probe.as_ref()?)))
+    {
+        if probe.state == "down" {
+            let _ = writeln!(page, "database {name} is not seen: {}", probe.error);
+        } else if !probe.warning.is_empty() {
+            let _ = writeln!(page, "database {name} is seen in part: {}", probe.warning);
+        }
     }
     (code, page)
 }
@@ -124,10 +134,16 @@ mod tests {
     }
 
     fn healthy() -> StatusReply {
-        let probe = Probe { state: "down".to_owned(), error: "cannot connect".to_owned(), observed_ms: None };
-        let database =
-            Database { name: "orders".to_owned(), cap: 30, probe: Some(probe), ..Database::default() };
-        StatusReply { store_healthy: true, databases: vec![database], ..StatusReply::default() }
+        let down = Probe { state: "down".to_owned(), error: "cannot connect".to_owned(), ..Probe::default() };
+        let partly = Probe { state: "ok".to_owned(), warning: "it is blind".to_owned(), ..Probe::default() };
+        let database = |name: &str, probe| Database {
+            name: name.to_owned(),
+            cap: 30,
+            probe: Some(probe),
+            ..Database::default()
+        };
+        let databases = vec![database("orders", down), database("shop", partly)];
+        StatusReply { store_healthy: true, databases, ..StatusReply::default() }
     }
 
     /// Serves on a free port and fetches a page: its status code and its text.
@@ -150,7 +166,9 @@ mod tests {
     async fn a_working_server_is_healthy_and_ready() {
         let says = Says(Ok(Some(healthy())));
         assert_eq!(fetch(says.clone(), "/healthz").await, (200, "ok\n".to_owned()));
-        let ready = "ready\ndatabase orders is not seen: cannot connect\n".to_owned();
+        let ready = "ready\ndatabase orders is not seen: cannot connect\n\
+                     database shop is seen in part: it is blind\n"
+            .to_owned();
         assert_eq!(fetch(says.clone(), "/readyz").await, (200, ready));
         assert_eq!(fetch(says.clone(), "/").await.0, 200);
         assert_eq!(fetch(says.clone(), "/nowhere").await.0, 404);

@@ -5,6 +5,7 @@
 //! | [`cli`] | the command line, and how errors are told |
 //! | [`clock`] | the only place that asks what time it is |
 //! | [`config`] | the settings, checked |
+//! | [`connections`] | TCP connections, bounded in number and silence |
 //! | [`driver`] | the loop that owns the core and the store |
 //! | [`grpc`] | the gRPC API |
 //! | [`http`] | pages for health checks and scrapers |
@@ -16,6 +17,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod connections;
 pub mod driver;
 pub mod grpc;
 pub mod http;

@@ -193,11 +193,11 @@ pub(crate) struct SetArguments {
     pub(crate) database: String,
 
     /// Lease at most N tokens
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::tokens())]
     pub(crate) cap: Option<u32>,
 
     /// Keep N connections back for people and tools
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::tokens())]
     pub(crate) reserve: Option<u32>,
 
     /// Who gets a token next: fair, strict or unfair

@@ -41,6 +41,8 @@ pub(crate) struct Database {
     pub(crate) probe: String,
     /// Null unless the probe is down.
     pub(crate) probe_error: Option<String>,
+    /// What keeps the probe from seeing what it should. Null when nothing is known.
+    pub(crate) probe_warning: Option<String>,
     /// Age of the newest observation. Null when there is none.
     pub(crate) observed_ms: Option<u64>,
     /// Configured or overridden bound of the cap. Null when there is none.
@@ -51,6 +53,7 @@ pub(crate) struct Database {
     pub(crate) grants: u64,
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
+    pub(crate) repeated_releases: u64,
 }
 
 /// A setting that is not as configured.
@@ -107,10 +110,8 @@ impl From<v1::StatusReply> for Server {
 
 impl From<v1::Database> for Database {
     fn from(database: v1::Database) -> Self {
-        let (probe, probe_error, observed_ms) = match database.probe {
-            Some(probe) => (probe.state, unless_empty(probe.error), probe.observed_ms),
-            None => ("none".to_owned(), None, None),
-        };
+        let probe =
+            database.probe.unwrap_or_else(|| v1::Probe { state: "none".to_owned(), ..v1::Probe::default() });
         Database {
             name: database.name,
             cap: database.cap,
@@ -127,9 +128,10 @@ impl From<v1::Database> for Database {
             admission: database.admission,
             quantum_ms: database.quantum_ms,
             draining: database.draining,
-            probe,
-            probe_error,
-            observed_ms,
+            probe: probe.state,
+            probe_error: unless_empty(probe.error),
+            probe_warning: unless_empty(probe.warning),
+            observed_ms: probe.observed_ms,
             cap_limit: database.cap_limit,
             ttl_ms: database.ttl_ms,
             on_loss: database.on_loss,
@@ -137,6 +139,7 @@ impl From<v1::Database> for Database {
             grants: database.grants,
             recalls: database.recalls,
             expired: database.expired,
+            repeated_releases: database.repeated_releases,
         }
     }
 }

@@ -1056,6 +1056,9 @@ pub struct Database {
     /// Sessions whose lease expired since the start.
     #[prost(uint64, tag = "23")]
     pub expired: u64,
+    /// Unary leases that were released once more since the start.
+    #[prost(uint64, tag = "24")]
+    pub repeated_releases: u64,
 }
 /// The state of a database's probe.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1069,6 +1072,9 @@ pub struct Probe {
     /// Age of the newest observation, in milliseconds. Unset: none yet.
     #[prost(uint64, optional, tag = "3")]
     pub observed_ms: ::core::option::Option<u64>,
+    /// What keeps it from seeing what it should, for people. Empty: nothing known.
+    #[prost(string, tag = "4")]
+    pub warning: ::prost::alloc::string::String,
 }
 /// One overridden setting.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

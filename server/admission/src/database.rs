@@ -55,6 +55,7 @@ pub(crate) struct Database {
     pub(crate) grants: u64,
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
+    pub(crate) repeated_releases: u64,
 }
 
 /// Sums over all leases of a database.
@@ -113,6 +114,7 @@ impl Database {
             grants: 0,
             recalls: 0,
             expired: 0,
+            repeated_releases: 0,
         };
         database.cap = database.cap_now();
         database

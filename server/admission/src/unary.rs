@@ -254,7 +254,14 @@ impl Core {
                     self.end_unary(now, id, Outcome::Released, effects);
                     UnaryReply::Released
                 }
-                Outcome::Released => UnaryReply::AlreadyReleased,
+                Outcome::Released => {
+                    let name = &unary.database;
+                    // It may have been taken out of the configuration.
+                    if let Some(of) = self.databases.iter_mut().find(|of| of.settings.name == *name) {
+                        of.repeated_releases += 1;
+                    }
+                    UnaryReply::AlreadyReleased
+                }
                 Outcome::Expired => UnaryReply::Expired,
             },
             Some(_) => UnaryReply::Unknown,

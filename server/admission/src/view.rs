@@ -33,6 +33,9 @@ pub struct DatabaseView {
     pub strays: u32,
     /// Strays that are possible but not certain.
     pub uncertain: u32,
+    /// Connections that nodes report and that are not on the fleet's accounts, for
+    /// certain.
+    pub unseen: u32,
     /// Held of expired sessions.
     pub quarantined: u32,
     /// The database's own limit as last read.
@@ -61,6 +64,8 @@ pub struct DatabaseView {
     pub recalls: u64,
     /// Leases that expired since the start.
     pub expired: u64,
+    /// Unary leases that were released once more since the start.
+    pub repeated_releases: u64,
 }
 
 /// The state of a probe.
@@ -191,6 +196,7 @@ impl Database {
             others: newest.map_or(0, |(_, seen)| seen.others),
             strays: self.watch.strays(),
             uncertain: self.watch.uncertain(),
+            unseen: self.watch.unseen(),
             quarantined: count(self.totals.quarantined),
             max_connections: newest.map(|(_, seen)| seen.max_connections),
             waiting: count(self.totals.waiting + self.calls.waiting.len() as u64),
@@ -205,6 +211,7 @@ impl Database {
             grants: self.grants,
             recalls: self.recalls,
             expired: self.expired,
+            repeated_releases: self.repeated_releases,
         }
     }
 }

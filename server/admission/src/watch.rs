@@ -35,6 +35,10 @@ pub(crate) struct Watch {
     previous: u32,
     strays: u32,
     uncertain: u32,
+    /// The last judged number of connections that were reported and not seen,
+    /// certain or not.
+    previous_unseen: u32,
+    unseen: u32,
     /// What of the uncertain is kept from grants.
     kept: u32,
 }
@@ -69,6 +73,8 @@ impl Watch {
             previous: 0,
             strays: 0,
             uncertain: 0,
+            previous_unseen: 0,
+            unseen: 0,
             kept: 0,
         }
     }
@@ -129,6 +135,9 @@ impl Watch {
         self.strays = self.strays.min(highest).max(shown_twice);
         self.uncertain = highest - self.strays;
         self.previous = lowest;
+        let unseen = self.window.lowest.saturating_sub(fleet) as u32;
+        self.unseen = unseen.min(self.previous_unseen);
+        self.previous_unseen = unseen;
         self.judged = true;
         Some(observation)
     }
@@ -164,6 +173,13 @@ impl Watch {
 
     pub(crate) fn uncertain(&self) -> u32 {
         self.uncertain
+    }
+
+    /// Connections that nodes report and the database does not show on the
+    /// fleet's accounts. Nothing follows from it but that people should look: the
+    /// accounts may be named wrongly.
+    pub(crate) fn unseen(&self) -> u32 {
+        self.unseen
     }
 
     /// Doubt takes of what is `free` when an observation was judged, and nothing
@@ -253,6 +269,26 @@ mod tests {
         assert_eq!(run(&fewer), "9 certain, 0 uncertain, Some(78) admitted");
         let gone = format!("{fewer}\nsaw 5 5\nstarts\nsee 5\njudge");
         assert_eq!(run(&gone), "0 certain, 0 uncertain, Some(87) admitted");
+    }
+
+    #[test]
+    fn what_nodes_have_and_the_accounts_have_not_is_told_when_two_observations_miss_it() {
+        let mut watch = Watch::new(true, None);
+        let seen = Observation {
+            sent: Time::ZERO,
+            max_connections: 100,
+            uptime: Duration::from_secs(9),
+            fleet: 2,
+            others: 5,
+        };
+        let mut look = |lowest| {
+            watch.saw(lowest, lowest);
+            watch.starts();
+            let _ = watch.observed(Time::ZERO, seen);
+            watch.judge();
+            watch.unseen()
+        };
+        assert_eq!([look(5), look(6), look(2), look(7), look(7)], [0, 3, 0, 0, 5]);
     }
 
     #[test]

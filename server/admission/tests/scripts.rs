@@ -515,6 +515,7 @@ fn releasing_is_idempotent_and_says_what_it_found() {
     ];
     assert_eq!(replies(&mut world), expected);
     assert_eq!(world.show(), "held=0 free=10");
+    assert_eq!(world.core.databases(world.now)[0].repeated_releases, 1);
     run(&mut world, "pass 30s");
     release(&mut world, 7, 77, "py");
     assert_eq!(replies(&mut world), [(7, UnaryReply::Unknown)]);

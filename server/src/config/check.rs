@@ -226,6 +226,9 @@ fn database_url(
 
 fn url_from(variable: &str, environment: Environment<'_>) -> Result<DatabaseUrl, String> {
     match environment(variable) {
+        Ok(text) if text.is_empty() => {
+            Err(format!("names the environment variable {variable}, which is empty: set it to the url"))
+        }
         Ok(text) => DatabaseUrl::parse(&text)
             .map_err(|why| format!("in the environment variable {variable} cannot be used: {why}")),
         Err(VarError::NotPresent) => {
@@ -278,6 +281,10 @@ fn accounts(field: &Field<'_>, faults: &mut Collector<'_>) -> Option<Vec<String>
         );
         return None;
     }
+    if let Some((_, name)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        field.refuse(faults, format_args!("names `{name}` twice: is another one meant?"));
+        return None;
+    }
     if let Some(name) = names.iter().find(|name| name.contains(['@', '\'', '"', '`', '%'])) {
         field.refuse(
             faults,
@@ -293,13 +300,21 @@ fn admission(section: &mut Section<'_>, faults: &mut Collector<'_>) -> (Admissio
     let admission = admission.unwrap_or(Admission::Fair);
     let Some(field) = section.get("quantum") else { return (admission, limits::DEFAULT_QUANTUM) };
     let Some(quantum) = quantum(&field, faults) else { return (admission, limits::DEFAULT_QUANTUM) };
-    if !quantum.is_zero() {
-        return (admission, quantum);
+    match (admission, quantum.is_zero()) {
+        (Admission::Fair, false) => (admission, quantum),
+        (Admission::Fair | Admission::Strict, true) => (Admission::Strict, limits::DEFAULT_QUANTUM),
+        (Admission::Unfair, true) => {
+            field.refuse(
+                faults,
+                "of 0 means strict order, but `admission` is \"unfair\": take one of them out",
+            );
+            (admission, limits::DEFAULT_QUANTUM)
+        }
+        (Admission::Strict | Admission::Unfair, false) => {
+            field.refuse_key(faults, "does nothing unless `admission` is \"fair\": take one of them out");
+            (admission, limits::DEFAULT_QUANTUM)
+        }
     }
-    if admission == Admission::Unfair {
-        field.refuse(faults, "of 0 means strict order, but `admission` is \"unfair\": take one of them out");
-    }
-    (Admission::Strict, limits::DEFAULT_QUANTUM)
 }
 
 fn quantum(field: &Field<'_>, faults: &mut Collector<'_>) -> Option<Duration> {

@@ -12,6 +12,7 @@ use super::*;
 fn environment(name: &str) -> Result<String, VarError> {
     match name {
         "ORDERS_URL" => Ok("mysql://probe:s3cret@db:3306/".to_owned()),
+        "EMPTY_URL" => Ok(String::new()),
         "BROKEN_URL" => Ok("postgres://probe:s3cret@db:5432/".to_owned()),
         _ => Err(VarError::NotPresent),
     }
@@ -94,7 +95,7 @@ fn every_setting_is_read() {
         accounts = ["app", "worker"]
         reserve = 12
         cap = 200
-        admission = "unfair"
+        admission = "fair"
         quantum = "50ms"
         ttl = "20s"
         on_loss = "fence"
@@ -109,7 +110,7 @@ fn every_setting_is_read() {
     insta::assert_snapshot!(config.summary(), @"
     gRPC on [::1]:17420, HTTP on 0.0.0.0:17421, records in /var/lib/leasehold
     database a.b-c_9: a fixed cap of 1000; strict order; nodes close their connections when the server is silent for 30s, and have 30s for it
-    database orders: what db:3306 admits less 12, at most 200; the fleet's accounts are app, worker; unfair admission; nodes close their connections when the server is silent for 20s, and have 1m for it
+    database orders: what db:3306 admits less 12, at most 200; the fleet's accounts are app, worker; fair admission within 50ms; nodes close their connections when the server is silent for 20s, and have 1m for it
     ");
     assert_eq!(config.databases[1].quantum, Duration::from_millis(50));
 }
@@ -180,6 +181,23 @@ fn values_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn what_would_do_nothing_is_refused() {
+    insta::assert_snapshot!(
+        database_faults("cap = 5\nadmission = 'unfair'\nquantum = '50ms'"),
+        @r#"a.toml:4:1: `quantum` in [databases.a] does nothing unless `admission` is "fair": take one of them out"#
+    );
+    insta::assert_snapshot!(
+        database_faults("cap = 5\nadmission = 'strict'\nquantum = '50ms'"),
+        @r#"a.toml:4:1: `quantum` in [databases.a] does nothing unless `admission` is "fair": take one of them out"#
+    );
+    insta::assert_snapshot!(
+        database_faults("url = 'mysql://h/'\naccounts = ['app', 'worker', 'app']"),
+        @"a.toml:3:12: `accounts` in [databases.a] names `app` twice: is another one meant?"
+    );
+    assert_eq!(database("cap = 5\nadmission = 'strict'\nquantum = 0").admission, Admission::Strict);
+}
+
+#[test]
 fn a_file_without_a_database_is_refused() {
     insta::assert_snapshot!(faults(""), @"a.toml:1:1: no database to lease: add a section such as [databases.orders] with `url` or `cap`");
     insta::assert_snapshot!(faults("[databases]"), @"a.toml:1:1: no database to lease: add a section such as [databases.orders] with `url` or `cap`");
@@ -225,6 +243,7 @@ fn a_url_is_refused_without_showing_it() {
         "url = mysql://u:s3cret@h",
         "url = ['mysql://u:s3cret@h/']",
         "url = { env = 'NOWHERE' }",
+        "url = { env = 'EMPTY_URL' }",
         "url = { env = 'BROKEN_URL' }",
         "url = { env = 'mysql://u:s3cret@h/' }",
         "url = { evn = 'ORDERS_URL' }",
@@ -237,6 +256,7 @@ fn a_url_is_refused_without_showing_it() {
     a.toml:2:7: this is not TOML: string values must be quoted, expected literal string
     a.toml:2:7: `url` in [databases.a] must be a string such as "mysql://user@host:3306/", or { env = "NAME" }
     a.toml:2:7: `url` in [databases.a] names the environment variable NOWHERE, which is not set
+    a.toml:2:7: `url` in [databases.a] names the environment variable EMPTY_URL, which is empty: set it to the url
     a.toml:2:7: `url` in [databases.a] in the environment variable BROKEN_URL cannot be used: it must begin with `mysql://`
     a.toml:2:15: `env` in `url` must be the name of a variable: letters, digits and `_`
     a.toml:2:7: `url` in [databases.a] must name a variable: { env = "NAME" }

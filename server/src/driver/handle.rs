@@ -239,8 +239,9 @@ impl DriverHandle {
     /// The server stops.
     pub async fn report(&self, database: DatabaseId, report: Report) -> Result<(), Unanswered> {
         let event = match report {
-            // The first observation says more than a connect.
-            Report::Connected { .. } => return Ok(()),
+            Report::Connected { warning } => {
+                return self.send(Input::ProbeConnected { database, warning }).await;
+            }
             Report::ObservationStarts => Event::ObservationStarts { database },
             Report::Observed(probe::Observation { sent, counts }) => {
                 let Counts { max_connections, uptime, fleet, others } = counts;

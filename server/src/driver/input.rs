@@ -31,6 +31,8 @@ pub(super) enum Input {
     CallEnded { ticket: Ticket, timed_out: bool },
     /// A probe tells something.
     Probe(Event),
+    /// A probe is connected; what keeps it from seeing what it should, for people.
+    ProbeConnected { database: DatabaseId, warning: Option<String> },
     /// An operator wants something changed.
     Admin { action: AdminAction, who: String, reply: oneshot::Sender<Result<AdminReply, AdminRefusal>> },
     /// The server stops.
@@ -152,6 +154,8 @@ pub struct DatabaseStatus {
     pub view: DatabaseView,
     /// Overrides in force.
     pub overrides: Vec<OverrideStatus>,
+    /// What keeps the probe from seeing what it should, for people.
+    pub probe_warning: Option<String>,
 }
 
 /// How the driver does. Readable without asking it.

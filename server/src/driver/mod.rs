@@ -111,6 +111,7 @@ pub async fn start(
         operators,
         operators_wait: Vec::new(),
         waits: Waits::new(traces),
+        probe_warnings: vec![None; names.len()],
         names,
         generation: state.generation,
         effects: expired.into_iter().flat_map(|expired| expired.changes).map(Effect::Commit).collect(),
@@ -134,6 +135,8 @@ struct Driver {
     operators_wait: Vec<(AdminWaiter, AdminReply)>,
     waits: Waits,
     names: Vec<Arc<str>>,
+    /// Of each database, what its probe says that it cannot see.
+    probe_warnings: Vec<Option<String>>,
     generation: u64,
     /// What the core wants done in this pass.
     effects: Vec<Effect>,
@@ -245,6 +248,9 @@ impl Driver {
                 self.apply(now, Event::AcquireEnded { ticket, timed_out });
             }
             Input::Probe(event) => self.apply(now, event),
+            Input::ProbeConnected { database, warning } => {
+                self.probe_warnings[database.0 as usize] = warning;
+            }
             Input::Admin { action, who, reply } => match self.administer(now, action, &who) {
                 Ok(answer) => self.operators_wait.push((reply, answer)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
@@ -397,7 +403,8 @@ impl Driver {
         let wall = clock::unix_ms();
         let databases = views.into_iter().map(|view| {
             let overrides = self.operators.overrides(view.id, wall);
-            DatabaseStatus { view, overrides }
+            let probe_warning = self.probe_warnings[view.id.0 as usize].clone();
+            DatabaseStatus { view, overrides, probe_warning }
         });
         Snapshot {
             generation: self.generation,

@@ -26,14 +26,17 @@ use leasehold_proto::{
 use tokio::net::TcpListener;
 use tonic::{
     server::NamedService,
-    transport::{Error, Server, server::TcpIncoming},
+    transport::{Error, Server},
 };
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder as Reflection;
 
 use self::{admin::Admin, lease::Leases};
 pub use self::{admin::status, session::HELLO_TIMEOUT};
-use crate::driver::DriverHandle;
+use crate::{
+    connections::{Bounds, Connections},
+    driver::DriverHandle,
+};
 
 /// Longest message that is read, in bytes. The longest Hello has some 40,000.
 pub const MESSAGE_BYTES: usize = 256 * 1024;
@@ -43,6 +46,8 @@ pub const CALLS_A_CONNECTION: u32 = 4_096;
 pub const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the answer may take. Then every stream on the connection ends.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Whoever speaks HTTP/2 answers pings; this is for those who never begin to.
+const CONNECTIONS: Bounds = Bounds { port: "grpc", connections: 20_000, silence: Duration::from_secs(30) };
 
 /// Serves until `stop` completes; then stops the driver, so that every stream
 /// ends, and waits for the last answers. That has no bound: a caller who stops
@@ -91,7 +96,7 @@ async fn serve_with(
         .add_service(reflection().build_v1().expect("the descriptor set is whole"))
         // Python's library and older tools know only this version.
         .add_service(reflection().build_v1alpha().expect("the descriptor set is whole"))
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), {
+        .serve_with_incoming_shutdown(Connections::new(listener, CONNECTIONS).into_stream(), {
             let handle = handle.clone();
             async move {
                 stop.await;

@@ -238,14 +238,14 @@ pub(super) fn databases(snapshot: Snapshot) -> Vec<v1::Database> {
 
 /// One database.
 pub(super) fn database(status: DatabaseStatus) -> v1::Database {
-    let DatabaseStatus { view, overrides } = status;
+    let DatabaseStatus { view, overrides, probe_warning } = status;
     let (admission, quantum) = match view.admission {
         Admission::Unfair => ("unfair", Duration::ZERO),
         Admission::Fair { quantum } if quantum.is_zero() => ("strict", quantum),
         Admission::Fair { quantum } => ("fair", quantum),
     };
     v1::Database {
-        probe: Some(probe(&view)),
+        probe: Some(probe(&view, probe_warning)),
         name: String::from(&*view.name),
         cap: view.cap,
         held: view.held,
@@ -271,17 +271,33 @@ pub(super) fn database(status: DatabaseStatus) -> v1::Database {
         grants: view.grants,
         recalls: view.recalls,
         expired: view.expired,
+        repeated_releases: view.repeated_releases,
     }
 }
 
-fn probe(view: &DatabaseView) -> v1::Probe {
+fn probe(view: &DatabaseView, warning: Option<String>) -> v1::Probe {
     let (state, error) = match &view.probe {
         ProbeState::None => ("none", ""),
         ProbeState::Starting => ("starting", ""),
         ProbeState::Ok => ("ok", ""),
         ProbeState::Down(error) => ("down", &**error),
     };
-    v1::Probe { state: state.to_owned(), error: error.to_owned(), observed_ms: view.observed.map(millis) }
+    v1::Probe {
+        state: state.to_owned(),
+        error: error.to_owned(),
+        observed_ms: view.observed.map(millis),
+        warning: warning.or_else(|| unseen(view)).unwrap_or_default(),
+    }
+}
+
+/// The fleet's accounts that are named wrongly show so: its connections count as
+/// others', and lower its own cap.
+fn unseen(view: &DatabaseView) -> Option<String> {
+    let unseen = Some(view.unseen).filter(|unseen| *unseen > 0)?;
+    Some(format!(
+        "nodes report {unseen} connections more than the database shows on the fleet's accounts: name all of them \
+         in `accounts`, if these connections are alive"
+    ))
 }
 
 fn override_in_force(status: OverrideStatus) -> v1::Override {

@@ -51,7 +51,7 @@ const SERVER: [Metric<StatusReply>; 3] = [
     }),
 ];
 
-const DATABASE: [Metric<Database>; 18] = [
+const DATABASE: [Metric<Database>; 19] = [
     gauge("leasehold_cap", "Most tokens leasable now.", |d| Some(d.cap.into())),
     gauge("leasehold_cap_limit", "Configured or overridden upper bound of the cap, in tokens.", |d| {
         d.cap_limit.map(f64::from)
@@ -90,6 +90,11 @@ const DATABASE: [Metric<Database>; 18] = [
     counter("leasehold_expired_total", "Sessions whose lease expired since the start.", |d| {
         Some(d.expired as f64)
     }),
+    counter(
+        "leasehold_repeated_releases_total",
+        "Unary leases that were released once more since the start.",
+        |d| Some(d.repeated_releases as f64),
+    ),
 ];
 
 /// Writes every metric of the server and of each database.
@@ -158,14 +163,14 @@ mod tests {
             waiting: 5,
             sessions: 8,
             grants: 1_234_567,
-            probe: Some(Probe { state: "ok".to_owned(), error: String::new(), observed_ms: Some(250) }),
+            probe: Some(Probe { state: "ok".to_owned(), observed_ms: Some(250), ..Probe::default() }),
             ..Database::default()
         };
         let fixed = Database {
             name: "a\"b".to_owned(),
             cap: 100,
             draining: true,
-            probe: Some(Probe { state: "none".to_owned(), error: String::new(), observed_ms: None }),
+            probe: Some(Probe { state: "none".to_owned(), ..Probe::default() }),
             ..Database::default()
         };
         let status = StatusReply {

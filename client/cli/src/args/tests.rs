@@ -69,7 +69,7 @@ fn wrong_usage_is_explained() {
     For more information, try '--help'.
     ");
     insta::assert_snapshot!(refused("leasehold set orders --cap -1"), @"
-    leasehold: invalid value '-1' for '--cap <N>': -1 is not in 0..=4294967295
+    leasehold: invalid value '-1' for '--cap <N>': -1 is not in 1..=1000000
 
     For more information, try '--help'.
     ");

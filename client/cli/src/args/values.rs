@@ -1,14 +1,24 @@
-//! Durations and session ids, as they are typed. Knows nothing of which argument
+//! Counts, durations and session ids, as they are typed. Knows nothing of which argument
 //! they belong to.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::RangedI64ValueParser;
+
 /// A session's id has this many hexadecimal digits.
 const SESSION_DIGITS: usize = 32;
 /// The server accepts no shorter beginning of an id.
 const SESSION_DIGITS_MIN: usize = 8;
+
+/// Most tokens or connections that the server takes for a setting.
+const MOST_TOKENS: i64 = 1_000_000;
+
+/// Reads a count of tokens or connections, within the server's own bounds.
+pub(crate) fn tokens() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=MOST_TOKENS)
+}
 
 /// A duration in whole milliseconds, the unit of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

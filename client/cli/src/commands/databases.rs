@@ -173,7 +173,9 @@ fn probe(database: &Database) -> String {
         .map(|age| format!(", last observed {} ago", human::age(age)))
         .unwrap_or_default();
     let problem = database.probe_error.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
-    format!("{}{observed}{problem}", database.probe)
+    let warning =
+        database.probe_warning.as_ref().map(|warning| format!(", but {warning}")).unwrap_or_default();
+    format!("{}{observed}{problem}{warning}", database.probe)
 }
 
 fn or_nothing(count: Option<u32>) -> String {

@@ -32,7 +32,7 @@ pub(super) fn database() -> Database {
         admission: "fair".to_owned(),
         quantum_ms: 100,
         draining: false,
-        probe: Some(Probe { state: "ok".to_owned(), error: String::new(), observed_ms: Some(412) }),
+        probe: Some(Probe { state: "ok".to_owned(), observed_ms: Some(412), ..Probe::default() }),
         cap_limit: Some(200),
         ttl_ms: 10_000,
         on_loss: "keep".to_owned(),
@@ -40,6 +40,7 @@ pub(super) fn database() -> Database {
         grants: 18_234,
         recalls: 17_902,
         expired: 2,
+        repeated_releases: 1,
     }
 }
 
@@ -67,11 +68,20 @@ pub(super) fn troubled_database() -> Database {
             state: "down".to_owned(),
             error: "cannot connect: connection refused".to_owned(),
             observed_ms: Some(64_000),
+            ..Probe::default()
         }),
         cap_limit: Some(50),
         overrides: vec![overridden("admission", "unfair", None), overridden("cap", "50", Some(1_500_000))],
         ..database()
     }
+}
+
+/// A watched database whose accounts are named wrongly.
+pub(super) fn half_seen_database() -> Database {
+    let warning =
+        "nodes report 7 connections more than the database shows on the fleet's accounts".to_owned();
+    let probe = Probe { state: "ok".to_owned(), observed_ms: Some(412), warning, ..Probe::default() };
+    Database { name: "shop".to_owned(), probe: Some(probe), ..database() }
 }
 
 /// A database without a probe, unused.

@@ -84,6 +84,9 @@ fn remarks(database: &Database) -> Vec<String> {
     if let Some(problem) = &database.probe_error {
         remarks.push(format!("probe {}: {problem}", database.probe));
     }
+    if let Some(warning) = &database.probe_warning {
+        remarks.push(format!("probe {}, but {warning}", database.probe));
+    }
     if database.draining {
         remarks.push("draining: grants nothing".to_owned());
     }
@@ -126,17 +129,19 @@ mod tests {
         let mut reply = samples::status();
         reply.store_healthy = false;
         reply.store_error = "cannot commit: no space left on device".to_owned();
-        reply.databases = vec![samples::troubled_database()];
+        reply.databases = vec![samples::troubled_database(), samples::half_seen_database()];
         insta::assert_snapshot!(Server::from(reply).text(), @"
         server 0.1.0, generation 3, up 2h10m, store NOT HEALTHY: grants wait
 
         DATABASE  CAP  HELD  FREE  WAITING  SESSIONS  QUARANTINED  ADMISSION  PROBE
         billing    50    61     0      130         8           12  draining   down
+        shop      111    90    21        4         8            0  fair       ok
 
         billing: probe down: cannot connect: connection refused
         billing: draining: grants nothing
         billing: admission overridden to unfair until cleared
         billing: cap overridden to 50, 25m left
+        shop: probe ok, but nodes report 7 connections more than the database shows on the fleet's accounts
         ");
     }
 
@@ -177,6 +182,7 @@ mod tests {
               "draining": false,
               "probe": "none",
               "probe_error": null,
+              "probe_warning": null,
               "observed_ms": null,
               "cap_limit": 100,
               "ttl_ms": 30000,
@@ -184,7 +190,8 @@ mod tests {
               "overrides": [],
               "grants": 0,
               "recalls": 0,
-              "expired": 0
+              "expired": 0,
+              "repeated_releases": 0
             },
             {
               "name": "orders",
@@ -204,6 +211,7 @@ mod tests {
               "draining": false,
               "probe": "ok",
               "probe_error": null,
+              "probe_warning": null,
               "observed_ms": 412,
               "cap_limit": 200,
               "ttl_ms": 10000,
@@ -211,7 +219,8 @@ mod tests {
               "overrides": [],
               "grants": 18234,
               "recalls": 17902,
-              "expired": 2
+              "expired": 2,
+              "repeated_releases": 1
             }
           ],
           "version": "0.1.0",
