@@ -1,0 +1,58 @@
+//! A database and a server for one experiment. Knows nothing of nodes.
+
+use std::time::Duration;
+
+use leasehold_integration_tests::{mariadb::MariaDb, server::Server};
+
+/// The database's name at the server.
+pub(crate) const DATABASE: &str = "orders";
+/// The nodes' account at the database.
+pub(crate) const ACCOUNT: &str = "app";
+/// What is kept back of the database's connections.
+const RESERVE: u32 = 20;
+/// Longest time for the server to see the database.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Who gets a token next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Unfair,
+    Strict,
+    Fair,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Mode; 3] = [Mode::Unfair, Mode::Strict, Mode::Fair];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Mode::Unfair => "unfair",
+            Mode::Strict => "strict",
+            Mode::Fair => "fair(100 ms)",
+        }
+    }
+
+    const fn settings(self) -> &'static str {
+        match self {
+            Mode::Unfair => "admission = \"unfair\"",
+            Mode::Strict => "admission = \"strict\"",
+            Mode::Fair => "admission = \"fair\"\nquantum = \"100ms\"",
+        }
+    }
+}
+
+/// A database that admits `cap` connections to the fleet.
+pub(crate) async fn database(cap: u32) -> MariaDb {
+    MariaDb::start_with(cap + RESERVE, &["--back-log=1000"]).await
+}
+
+/// A server that leases them.
+pub(crate) async fn server(database: &MariaDb, cap: u32, mode: Mode) -> Server {
+    let (url, settings) = (database.url("leasehold"), mode.settings());
+    let server = Server::start(&format!(
+        "[databases.{DATABASE}]\nurl = \"{url}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = {RESERVE}\n{settings}\n"
+    ))
+    .await;
+    server.shows(DATABASE, BOUND, "the cap", |shown| shown.cap == cap).await;
+    server
+}
