@@ -122,8 +122,38 @@ fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::{collection::vec, prelude::*, sample::Index};
+    use prost::Message as _;
     use v1::server_message::Kind;
+
+    use super::*;
+
+    /// What a server says, as bytes.
+    fn good_messages() -> Vec<Vec<u8>> {
+        let allotment = v1::Allotment { database: "orders".into(), sequence: 7, tokens: 300, recall: 2 };
+        let kinds = [Kind::Welcome(good_welcome()), Kind::Allotment(allotment)];
+        kinds.into_iter().map(|kind| v1::ServerMessage { kind: Some(kind) }.encode_to_vec()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz_messages_of_any_bytes(
+            any in vec(any::<u8>(), 0..60),
+            mut good in prop::sample::select(good_messages()),
+            changes in vec((any::<Index>(), any::<u8>()), 0..4),
+        ) {
+            for (at, to) in changes {
+                *at.get_mut(&mut good) = to;
+            }
+            for bytes in [any, good] {
+                let read = v1::ServerMessage::decode(&bytes[..]).map(message);
+                if let Ok(Ok(FromServer::Welcome(welcome))) = read {
+                    prop_assert!(welcome.keep_alive < welcome.ttl && !welcome.keep_alive.is_zero());
+                    prop_assert!(welcome.generation.0 > 0 && welcome.ttl <= LONGEST_DURATION);
+                }
+            }
+        }
+    }
 
     fn check(kind: Kind, refusal: &str) {
         let refused = message(v1::ServerMessage { kind: Some(kind) }).unwrap_err();

@@ -164,6 +164,18 @@ impl State {
         self.sessions.insert(SessionId::LOST, lost);
     }
 
+    /// Everything in it: changes that make the same state of an empty one.
+    pub fn changes(&self) -> Vec<Change> {
+        let State { generation, sessions, leases, caps, operators, audit } = self.clone();
+        let mut changes = Vec::from([Change::Generation(generation)]);
+        changes.extend(sessions.into_iter().map(|(id, session)| Change::PutSession(id, session)));
+        changes.extend(leases.into_iter().map(|((id, name), lease)| Change::PutLease(id, name, lease)));
+        changes.extend(caps.into_iter().map(|(name, cap)| Change::PutCap(name, cap)));
+        changes.extend(operators.into_iter().map(|(name, operator)| Change::PutOperator(name, operator)));
+        changes.extend(audit.into_iter().map(|(sequence, entry)| Change::PutAudit(sequence, entry)));
+        changes
+    }
+
     /// Applies one change.
     pub fn apply(&mut self, change: Change) {
         match change {

@@ -315,12 +315,27 @@ fn pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(?s).{0,200}") {
+    fn fuzz_any_text(text in "(?s).{0,200}") {
         let _ = read(&text);
     }
 
     #[test]
-    fn no_document_makes_it_panic_and_every_refusal_has_a_place(text in pieces()) {
+    fn fuzz_an_example_with_changes(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), "[ -~]"), 1..6),
+    ) {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        for (at, to) in changes {
+            *at.get_mut(&mut bytes) = to.as_bytes()[0];
+        }
+        // It has characters of several bytes.
+        let text = String::from_utf8_lossy(&bytes);
+        if let Ok(config) = read(&text) {
+            prop_assert!(!config.databases.is_empty() && !config.summary().to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn fuzz_a_document_and_every_refusal_has_a_place(text in pieces()) {
         if let Err(faults) = read(&text) {
             prop_assert!(!faults.list.is_empty());
             let lines = text.split('\n').count();
@@ -329,7 +344,7 @@ proptest! {
     }
 
     #[test]
-    fn no_url_makes_it_panic_or_shows_its_password(password in "[a-zA-Z0-9/?#@:%\\[\\] ]{8,20}", rest in "\\PC{0,20}") {
+    fn fuzz_a_url_and_it_shows_no_password(password in "[a-zA-Z0-9/?#@:%\\[\\] ]{8,20}", rest in "\\PC{0,20}") {
         let secret = format!("Zz{password}zZ");
         let text = format!("mysql://u:{secret}@h/{rest}");
         match DatabaseUrl::parse(&text) {

@@ -6,11 +6,23 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 use leasehold_admission::SessionId;
-use leasehold_admission::durable::{Audit, Lease, Operator, Session, State};
+use leasehold_admission::durable::{Audit, Kind, Lease, Operator, OverrideValue, Session, State, Unary};
 use serde::{Deserialize, Serialize};
 
 /// The format that is written, and the only one that is read.
 const FORMAT: u32 = 1;
+/// Highest generation that is read: numbers up to it are exact in every reader
+/// of JSON, and no server comes to its end.
+const GENERATION: u64 = 1 << 53;
+/// Longest time to live, in milliseconds: a day, far more than may be configured.
+const TTL_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Longest silence, in milliseconds: a hundred years.
+const SILENT_MS: u64 = 100 * 366 * 24 * 60 * 60 * 1_000;
+/// Most tokens of one lease: more than any server leases, and so few that those of
+/// a session that uses as many databases as there may be can be added up.
+const TOKENS: u32 = 4_000_000;
+/// Length of a text, in bytes of UTF-8.
+const TEXT_BYTES: usize = 4_096;
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,7 +118,9 @@ pub(super) fn read(input: impl BufRead) -> Result<State, LineError> {
             return Err(LineError::Header);
         }
         found += 1;
-        let fresh = match record.map_err(|error| refused(error.to_string()))? {
+        let record = record.map_err(|error| refused(error.to_string()))?;
+        within_bounds(&record).map_err(refused)?;
+        let fresh = match record {
             Line::Leasehold { format, generation } => {
                 if format != FORMAT {
                     return Err(LineError::Format(format));
@@ -148,6 +162,60 @@ pub(super) fn read(input: impl BufRead) -> Result<State, LineError> {
     Err(if begun { LineError::CutShort } else { LineError::Header })
 }
 
+/// Whoever wrote a line may have meant well: a server that starts on it must not
+/// fail for a number that is out of all bounds.
+fn within_bounds(line: &Line) -> Result<(), String> {
+    match line {
+        Line::Leasehold { format: _, generation } => at_most("generation", *generation, GENERATION),
+        Line::Session { id: _, session } => {
+            let Session { node, workload, kind, ttl_ms, silent_ms } = session;
+            text("node", node)?;
+            text("workload", workload)?;
+            match kind {
+                Kind::Node | Kind::Quarantined => {}
+                Kind::Unary(Unary { database, tokens, outcome: _ }) => {
+                    text("database", database)?;
+                    at_most("tokens", (*tokens).into(), TOKENS.into())?;
+                }
+            }
+            at_most("ttl_ms", *ttl_ms, TTL_MS)?;
+            at_most("silent_ms", *silent_ms, SILENT_MS)
+        }
+        Line::Lease { session: _, database, lease: Lease { ceiling, on_loss: _ } } => {
+            text("database", database)?;
+            at_most("ceiling", (*ceiling).into(), TOKENS.into())
+        }
+        Line::Cap { database, cap: _ } => text("database", database),
+        Line::Operator { database, operator: Operator { overrides, draining: _ } } => {
+            text("database", database)?;
+            overrides.iter().try_for_each(|kept| match &kept.value {
+                OverrideValue::Cap(_) | OverrideValue::Reserve(_) | OverrideValue::QuantumMs(_) => Ok(()),
+                OverrideValue::Admission(name) => text("admission", name),
+            })
+        }
+        Line::Audit { sequence: _, entry: Audit { unix_ms: _, who, what } } => {
+            text("who", who)?;
+            text("what", what)
+        }
+        Line::End { records: _ } => Ok(()),
+    }
+}
+
+fn at_most(field: &str, value: u64, most: u64) -> Result<(), String> {
+    if value <= most { Ok(()) } else { Err(format!("`{field}` is {value}, at most {most} is allowed")) }
+}
+
+/// Texts end up in logs and on terminals.
+fn text(field: &str, value: &str) -> Result<(), String> {
+    if value.len() > TEXT_BYTES {
+        return Err(format!("`{field}` has {} bytes, at most {TEXT_BYTES} are allowed", value.len()));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(format!("`{field}` has a control character"));
+    }
+    Ok(())
+}
+
 /// 32 hexadecimal digits, as people see ids elsewhere.
 fn session_id(text: &str) -> Option<SessionId> {
     let well_formed = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -156,10 +224,14 @@ fn session_id(text: &str) -> Option<SessionId> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_storage::conformance;
-    use proptest::prelude::*;
+    use std::{env::VarError, path::Path, time::Duration};
+
+    use leasehold_storage::{Memory, Store as _, conformance};
+    use proptest::{prelude::*, sample::Index};
+    use tokio::runtime::Builder;
 
     use super::*;
+    use crate::{config, driver, telemetry::Traces};
 
     fn state() -> State {
         let mut state = State::default();
@@ -206,11 +278,108 @@ mod tests {
         insta::assert_snapshot!(refusal(unknown), @"line 2 is no record (unknown field `tokens`, expected `database` or `cap` at line 1 column 31)");
     }
 
+    #[test]
+    fn what_no_server_could_start_on_is_refused() {
+        let header = |generation: u64| Line::Leasehold { format: FORMAT, generation };
+        assert_eq!(within_bounds(&header(GENERATION)), Ok(()));
+        let high = "`generation` is 9007199254740993, at most 9007199254740992 is allowed";
+        assert_eq!(within_bounds(&header(GENERATION + 1)), Err(high.to_owned()));
+        let named = |node: &str| {
+            let session = Session {
+                node: node.into(),
+                workload: "default".into(),
+                kind: Kind::Node,
+                ttl_ms: 10_000,
+                silent_ms: 0,
+            };
+            within_bounds(&Line::Session { id: String::new(), session })
+        };
+        assert_eq!(named("web-1"), Ok(()));
+        assert_eq!(named("web\u{1b}[2J"), Err("`node` has a control character".to_owned()));
+    }
+
+    /// Small and huge numbers, and those at the bounds.
+    fn number() -> impl Strategy<Value = u64> {
+        let bounds = [TOKENS.into(), u32::MAX.into(), TTL_MS, SILENT_MS, GENERATION, u64::MAX];
+        prop_oneof![0..3_u64, prop::sample::select(bounds.to_vec()), any::<u64>()]
+    }
+
+    /// A good export in which numbers, letters and whole lines were changed.
+    fn changed_export() -> impl Strategy<Value = String> {
+        let changes = proptest::collection::vec((any::<Index>(), number(), "[ -~]", 0..4_u8), 0..4);
+        changes.prop_map(|changes| {
+            let mut lines: Vec<String> = text().lines().map(str::to_owned).collect();
+            for (at, number, letter, what) in changes {
+                let count = lines.len();
+                let line = &mut lines[at.index(count)];
+                let place = at.index(line.len());
+                match what {
+                    0 => line.replace_range(place..=place, &letter),
+                    1 => *line = with_number(line, place, number),
+                    2 => line.truncate(place),
+                    _ => drop(lines.remove(at.index(count))),
+                }
+                if lines.is_empty() {
+                    lines.push(String::new());
+                }
+                lines.iter_mut().filter(|line| line.is_empty()).for_each(|line| line.push('0'));
+            }
+            lines.join("\n")
+        })
+    }
+
+    /// The line with the first number after a place, if any, replaced.
+    fn with_number(line: &str, place: usize, number: u64) -> String {
+        let (before, after) = line.split_at(place);
+        let Some(start) = after.find(|character: char| character.is_ascii_digit()) else {
+            return line.to_owned();
+        };
+        let rest = after[start..].trim_start_matches(|character: char| character.is_ascii_digit());
+        format!("{before}{}{number}{rest}", &after[..start])
+    }
+
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,200}") {
+        fn fuzz_any_text(text in ".{0,200}") {
             let _ = read(text.as_bytes());
             let _ = read(format!("{{\"leasehold\":{{\"format\":1,\"generation\":1}}}}\n{text}").as_bytes());
         }
+
+        #[test]
+        fn fuzz_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes[..]);
+        }
+
+        /// Whatever is taken is written the same again, and a server starts on it.
+        #[test]
+        fn fuzz_a_changed_export(text in changed_export()) {
+            let Ok(mut state) = read(text.as_bytes()) else { return Ok(()) };
+            let mut bytes = Vec::new();
+            write(&state, &mut bytes).expect("a vector takes everything");
+            prop_assert_eq!(&read(&bytes[..]).expect("what was written is read"), &state);
+            state.miss_records();
+            starts_on(&state);
+        }
+    }
+
+    /// Runs a server's driver for a while on what was imported.
+    fn starts_on(state: &State) {
+        let config = config::parse(
+            Path::new("a.toml"),
+            "[databases.orders]\ncap = 1000000\n[databases.reports]\ncap = 1\non_loss = 'keep'",
+            &|_| Err(VarError::NotPresent),
+        );
+        let databases = config.expect("it is right").databases;
+        let mut store = Memory::default();
+        store.commit(&state.changes()).expect("memory takes everything");
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime").block_on(async {
+            let started = driver::start(Box::new(store), &databases, Traces::default()).await;
+            let (handle, driver) = started.expect("it starts");
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            handle.status().await.expect("it answers");
+            handle.stop().await;
+            driver.await.expect("no invariant is broken");
+        });
     }
 }

@@ -94,8 +94,20 @@ mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::error::OTelSdkResult;
     use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+    use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn fuzz_trace_contexts(any in ".{0,80}", like in "[0-9a-fA-Fg]{2}-[0-9a-f]{31,33}-[0-9a-f]{15,17}-[0-9a-f-]{1,5}") {
+            for traceparent in [any, like] {
+                if let Some(parent) = remote_parent(&traceparent) {
+                    prop_assert!(parent.span().span_context().is_valid());
+                }
+            }
+        }
+    }
 
     #[derive(Debug, Clone, Default)]
     struct Kept(Arc<Mutex<Vec<SpanData>>>);

@@ -192,7 +192,75 @@ fn show(key: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*, sample::Index};
+
     use super::*;
+    use crate::conformance;
+
+    /// The key and the value that a change puts.
+    fn stored(change: &Change) -> Option<(Vec<u8>, Vec<u8>)> {
+        match edit(change) {
+            Edit::Put(key, value) => Some((key, value)),
+            Edit::Remove(_) | Edit::RemoveWithPrefix(..) | Edit::RemoveRange(..) => None,
+        }
+    }
+
+    fn good_record() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let records: Vec<_> = conformance::one_of_each().iter().filter_map(stored).collect();
+        prop::sample::select(records)
+    }
+
+    /// Whatever the payload is, it passes for one that was written.
+    fn sealed(key: &[u8], version: u8, payload: &[u8]) -> Vec<u8> {
+        let mut record = [&[version, 0, 0, 0, 0], payload].concat();
+        let checksum = checksum(key, &record).to_le_bytes();
+        record[CHECKSUM_AT..PAYLOAD_AT].copy_from_slice(&checksum);
+        record
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz_a_record_of_any_bytes_is_read_or_refused(
+            key in vec(any::<u8>(), 0..40),
+            kind in prop::sample::select(vec![META, GENERATION, SESSION, LEASE, CAP, OPERATOR, AUDIT]),
+            value in vec(any::<u8>(), 0..80),
+        ) {
+            let _ = read_into(&mut State::default(), &key, &value);
+            let key = [&[kind], &key[..]].concat();
+            let _ = read_into(&mut State::default(), &key, &value);
+            let _ = read_into(&mut State::default(), &key, &sealed(&key, VERSION, &value));
+            let _ = decode::<Meta>(&key, &sealed(&key, VERSION, &value));
+        }
+
+        #[test]
+        fn fuzz_a_changed_record_is_refused((key, value) in good_record(), at in any::<Index>(), to in any::<u8>()) {
+            let mut changed = value.clone();
+            *at.get_mut(&mut changed) = to;
+            let read = read_into(&mut State::default(), &key, &changed);
+            prop_assert_eq!(read.is_ok(), changed == value, "{:?}", read);
+        }
+
+        /// What has its checksum is taken only if it would be written so: no bytes
+        /// are left over or read twice.
+        #[test]
+        fn fuzz_what_is_read_is_written_the_same_again(
+            (key, value) in good_record(),
+            at in any::<Index>(),
+            to in any::<u8>(),
+        ) {
+            let mut payload = value[PAYLOAD_AT..].to_vec();
+            *at.get_mut(&mut payload) = to;
+            let mut state = State::default();
+            if read_into(&mut state, &key, &sealed(&key, VERSION, &payload)).is_ok() {
+                let mut again = State::default();
+                for change in state.changes() {
+                    let (key, value) = stored(&change).expect("a state is made of what is put");
+                    read_into(&mut again, &key, &value).expect("what was written is read");
+                }
+                prop_assert_eq!(again, state);
+            }
+        }
+    }
 
     #[test]
     fn every_changed_byte_of_a_record_is_noticed() {

@@ -23,7 +23,7 @@ use super::{
     record::{self, Fault, META_KEY, Meta},
     witness::{self, Witness, failed},
 };
-use crate::{Change, Error, State, Store};
+use crate::{Error, State, Store};
 
 /// A new store that is being made.
 const DRAFT: &str = "recovering";
@@ -249,7 +249,7 @@ fn make_and_install(path: &Path, state: &State, unix_seconds: u64) -> Result<Opt
     let (draft, ready) = (path.join(DRAFT), path.join(READY));
     clear(&draft)?;
     let mut store = Sled::open(&draft)?;
-    store.commit(&changes(state))?;
+    store.commit(&state.changes())?;
     drop(store);
     // Empty, or not there.
     let _ = fs::remove_dir(&ready);
@@ -326,16 +326,4 @@ fn copy(from: &Path, to: &Path, without: &[&str]) -> Result<(), Error> {
 
 fn sync(directory: &Path) -> Result<(), Error> {
     File::open(directory).and_then(|opened| opened.sync_all()).map_err(failed("flush", directory))
-}
-
-/// Everything in a state.
-fn changes(state: &State) -> Vec<Change> {
-    let State { generation, sessions, leases, caps, operators, audit } = state.clone();
-    let mut changes = vec![Change::Generation(generation)];
-    changes.extend(sessions.into_iter().map(|(id, session)| Change::PutSession(id, session)));
-    changes.extend(leases.into_iter().map(|((id, name), lease)| Change::PutLease(id, name, lease)));
-    changes.extend(caps.into_iter().map(|(name, cap)| Change::PutCap(name, cap)));
-    changes.extend(operators.into_iter().map(|(name, operator)| Change::PutOperator(name, operator)));
-    changes.extend(audit.into_iter().map(|(sequence, entry)| Change::PutAudit(sequence, entry)));
-    changes
 }

@@ -1,6 +1,7 @@
 //! Every bound that `.proto` names, and messages of any content.
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, sample::Index};
+use prost::Message as _;
 
 use super::*;
 
@@ -261,11 +262,111 @@ fn any_claim() -> impl Strategy<Value = v1::Claim> {
         .prop_map(|(database, demand)| v1::Claim { database, demand })
 }
 
+/// Bytes from the network: any at all, or a good message with some of its bytes
+/// changed or missing.
+fn bytes_like<M: prost::Message>(good: &[M]) -> impl Strategy<Value = Vec<u8>> + use<M> {
+    let good: Vec<Vec<u8>> = good.iter().map(M::encode_to_vec).collect();
+    let edits = vec((any::<Index>(), any::<u8>()), 0..4);
+    let edited = (prop::sample::select(good), edits, any::<Index>()).prop_map(|(mut bytes, edits, end)| {
+        for (at, to) in edits {
+            *at.get_mut(&mut bytes) = to;
+        }
+        bytes.truncate(bytes.len() - end.index(bytes.len()) / 4);
+        bytes
+    });
+    prop_oneof![vec(any::<u8>(), 0..100), edited]
+}
+
+/// What a stream may carry.
+fn good_messages() -> [v1::NodeMessage; 2] {
+    let demand = v1::Demand {
+        database: "orders".to_owned(),
+        acknowledged: 7,
+        holding: 300,
+        established: 3,
+        in_use: 2,
+        idle: 1,
+        waiting: 1_000,
+        wanted: 1_003,
+        oldest_wait_us: 1 << 40,
+        traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+        ..v1::Demand::default()
+    };
+    let claims = vec![v1::Claim { database: "orders".to_owned(), demand: Some(demand.clone()) }];
+    let hello = v1::Hello { claims, client: "leasehold 0.1".to_owned(), ..good_hello() };
+    [v1::node_message::Kind::Hello(hello), v1::node_message::Kind::Demand(demand)]
+        .map(|kind| v1::NodeMessage { kind: Some(kind) })
+}
+
+fn good_release() -> v1::ReleaseRequest {
+    let target = Some(v1::release_request::Target::LeaseId(REQUEST.to_owned()));
+    v1::ReleaseRequest { target, node: "script".to_owned() }
+}
+
+fn good_override() -> v1::SetOverrideRequest {
+    v1::SetOverrideRequest {
+        database: "orders".to_owned(),
+        cap: Some(300),
+        admission: Some("fair".to_owned()),
+        quantum_ms: Some(100),
+        duration_ms: Some(60_000),
+        clear: vec!["reserve".to_owned()],
+        ..v1::SetOverrideRequest::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn fuzz_a_stream_of_any_bytes(bytes in bytes_like(&good_messages())) {
+        let Ok(message) = v1::NodeMessage::decode(&bytes[..]) else { return Ok(()) };
+        match message.kind {
+            Some(v1::node_message::Kind::Hello(message)) => {
+                if let Ok(hello) = hello(message, &names) {
+                    prop_assert!(hello.session != SessionId::LOST && !hello.node.is_empty());
+                    prop_assert!(hello.claims.iter().all(|claim| claim.demand.holding <= NODE_COUNT));
+                }
+            }
+            Some(v1::node_message::Kind::Demand(message)) => {
+                if let Ok(Report { demand, .. }) = demand(message) {
+                    prop_assert_eq!(demand.unopened() + demand.possible(), demand.holding);
+                }
+            }
+            Some(v1::node_message::Kind::KeepAlive(_) | v1::node_message::Kind::Goodbye(_)) | None => {}
+        }
+    }
 
     #[test]
-    fn what_is_taken_of_any_demand_fits_together(message in any_demand()) {
+    fn fuzz_calls_of_any_bytes(
+        call in bytes_like(&[good_acquire()]),
+        ending in bytes_like(&[good_release()]),
+        change in bytes_like(&[good_override()]),
+    ) {
+        if let Ok((call, wait)) =
+            v1::AcquireRequest::decode(&call[..]).map_err(drop).and_then(|call| acquire(call, &names).map_err(drop))
+        {
+            prop_assert!(LEASE_TOKENS.contains(&call.tokens) && call.request != SessionId::LOST);
+            prop_assert!(wait <= Duration::from_millis(MAX_WAIT_MS));
+        }
+        if let Ok(message) = v1::ReleaseRequest::decode(&ending[..]) {
+            let _ = release(&message);
+        }
+        if let Ok(message) = v1::RenewRequest::decode(&ending[..]) {
+            let _ = renew(&message);
+        }
+        if let Ok(message) = v1::EvictRequest::decode(&ending[..]) {
+            let _ = session_prefix(&message.session);
+        }
+        if let Ok(message) = v1::SetOverrideRequest::decode(&change[..]) {
+            let _ = database(&message.database, &names);
+            if let Ok(change) = override_request(&message) {
+                prop_assert!(change.cap.is_none_or(|cap| limits::CAP.contains(&cap)));
+                prop_assert!(change.reserve.is_none_or(|reserve| limits::RESERVE.contains(&reserve)));
+            }
+        }
+    }
+
+    #[test]
+    fn fuzz_what_is_taken_of_any_demand_fits_together(message in any_demand()) {
         if let Ok(Report { demand, .. }) = demand(message) {
             prop_assert!(demand.holding <= NODE_COUNT);
             prop_assert_eq!(demand.unopened() + demand.possible(), demand.holding);
@@ -274,7 +375,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_of_any_hello_has_one_place_for_each_claim(
+    fn fuzz_what_is_taken_of_any_hello_has_one_place_for_each_claim(
         session in vec(any::<u8>(), 15..18),
         node in ".{0,140}",
         workload in ".{0,140}",
@@ -292,7 +393,7 @@ proptest! {
     }
 
     #[test]
-    fn unary_calls_of_any_content_do_no_harm(
+    fn fuzz_unary_calls_of_any_content_do_no_harm(
         id in prop_oneof![Just(REQUEST.to_owned()), ".{0,60}"],
         text in ".{0,200}",
         tokens in count(),
