@@ -97,6 +97,10 @@ pub struct State<T, W> {
     /// The server's last word.
     pub(super) target: u32,
     pub(super) deadline: Option<Time>,
+    /// Connects of before the last lapse that have not ended. Nothing was open
+    /// under their tokens, so nothing may be opened under them any more. (Which of
+    /// all connects under way these are does not matter: as many come to nothing.)
+    pub(super) late: u32,
     pub(super) tally: Tally,
 }
 
@@ -156,6 +160,7 @@ impl<T, W> State<T, W> {
             closed: false,
             lapse: None,
             stale: 0,
+            late: 0,
             deadline: None,
             reports: Reports::default(),
             told: Told::default(),
@@ -253,13 +258,15 @@ impl<T, W> State<T, W> {
     pub fn may_use(&mut self, now: Time, effects: &mut Effects<T, W>) -> MayUse {
         let answer = if self.closed {
             MayUse::Closed
-        } else if self.is_past_deadline(now) {
+        } else if self.is_past_deadline(now) || self.late > 0 {
             MayUse::Lapsed
         } else {
             return MayUse::Yes;
         };
+        let late = self.late > 0;
         self.count_unclaimed();
         self.tokens -= 1;
+        self.stale -= u32::from(late);
         self.finish(effects);
         answer
     }
@@ -279,7 +286,7 @@ impl<T, W> State<T, W> {
     pub fn open_failed(&mut self, timed_out: bool, effects: &mut Effects<T, W>) {
         self.tally.open_failures += 1;
         self.tally.create_timeouts += u64::from(timed_out);
-        self.opening -= 1;
+        self.count_not_opening();
         self.put_free(effects);
         self.finish(effects);
     }

@@ -48,6 +48,7 @@ impl<T, W> State<T, W> {
     pub(super) fn end_lapse(&mut self) {
         if self.lapse.take().is_some() {
             self.stale = self.tokens;
+            self.late = self.opening;
         }
     }
 
@@ -104,9 +105,11 @@ impl<T, W> State<T, W> {
     }
 
     /// A token that was claimed, but not used, belongs nowhere.
-    pub(super) const fn count_unclaimed(&mut self) {
+    pub(super) fn count_unclaimed(&mut self) {
         match self.uses {
-            Use::Connections => self.opening -= 1,
+            Use::Connections => {
+                self.count_not_opening();
+            }
             Use::Tokens => self.in_use -= 1,
         }
     }
@@ -126,12 +129,25 @@ impl<T, W> State<T, W> {
         self.tally.closes += 1;
     }
 
+    /// A connect has ended, or never began. True if it counts as one of before the
+    /// last lapse.
+    pub(super) fn count_not_opening(&mut self) -> bool {
+        assert!(
+            self.late <= self.opening && self.late <= self.stale,
+            "more connects are late than under way"
+        );
+        let late = self.late > 0;
+        self.late -= u32::from(late);
+        self.opening -= 1;
+        late
+    }
+
     pub(super) fn count_opened(&mut self, took: Duration, now: Time) -> Opened {
         self.tally.opened(took);
-        self.opening -= 1;
+        let late = self.count_not_opening();
         let opened = if self.closed {
             Opened::Closed
-        } else if self.is_past_deadline(now) {
+        } else if self.is_past_deadline(now) || late {
             Opened::Lapsed
         } else {
             return Opened::InUse;

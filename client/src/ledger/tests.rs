@@ -28,6 +28,8 @@ enum Move {
     Opened(Name),
     /// A connecting task fails.
     Failed(Name),
+    /// A connecting task was refused for now, and tries again.
+    Retry(Name),
     /// A task gives its connection back.
     Return(Name),
     /// A task's connection fails its test.
@@ -96,6 +98,7 @@ impl Table {
             Move::Poll(name) => self.poll(name, &mut effects),
             Move::Opened(name) => self.opened(name, &mut effects),
             Move::Failed(name) => self.failed(name, &mut effects),
+            Move::Retry(name) => self.retry(name, &mut effects),
             Move::Return(name) => self.give_back(name, &mut effects),
             Move::Unfit(name) => self.unfit(name, &mut effects),
             Move::Leave(name) => self.leave(name, &mut effects),
@@ -194,6 +197,14 @@ impl Table {
         if let Some(Task::Connecting(_)) = self.tasks.get(&name) {
             self.tasks.remove(&name);
             self.state.open_failed(false, effects);
+        }
+    }
+
+    fn retry(&mut self, name: Name, effects: &mut Effects<u32, Name>) {
+        if let Some(Task::Connecting(since)) = self.tasks.get(&name) {
+            let since = *since;
+            self.tasks.remove(&name);
+            self.claim(name, since, &Claim::Token, effects);
         }
     }
 

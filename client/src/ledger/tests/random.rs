@@ -14,6 +14,7 @@ fn moves() -> impl Strategy<Value = Move> {
         4 => name().prop_map(Move::Poll),
         6 => name().prop_map(Move::Opened),
         1 => name().prop_map(Move::Failed),
+        1 => name().prop_map(Move::Retry),
         5 => name().prop_map(Move::Return),
         2 => name().prop_map(Move::Unfit),
         2 => name().prop_map(Move::Leave),

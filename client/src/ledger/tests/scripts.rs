@@ -29,6 +29,7 @@ fn parse(words: &[&str]) -> Option<Move> {
         ["poll", task] => Move::Poll(name(task)?),
         ["opened", task] => Move::Opened(name(task)?),
         ["failed", task] => Move::Failed(name(task)?),
+        ["retry", task] => Move::Retry(name(task)?),
         ["return", task] => Move::Return(name(task)?),
         ["unfit", task] => Move::Unfit(name(task)?),
         ["leave", task] => Move::Leave(name(task)?),
@@ -192,6 +193,20 @@ fn what_was_open_at_the_deadline_takes_its_token_along_also_after_a_revival() {
     check_three("lapse, revive, leave a, ended, get d", "tokens 2, 2 used");
     check_three("lapse, revive, leave a, ended, allot 3", "tokens 3, 1 free, 1 used, 1 idle");
     check("allot 2, get a, lapse, revive, failed a", "tokens 0");
+}
+
+#[test]
+fn nothing_is_opened_after_a_revival_under_a_token_of_before() {
+    // Its connect was under way, or waited to be tried again.
+    check("allot 2, get a, lapse, revive, opened a", "tokens 1, 1 closing, 1 waiting");
+    check("allot 2, get a, lapse, revive, opened a, ended", "tokens 0, 1 waiting");
+    check("allot 2, get a, lapse, revive, retry a", "tokens 0, 1 waiting");
+    check("allot 2, get a, lapse, revive, retry a, allot 1, poll a", "tokens 1, 1 opening");
+    // It was chosen, and did not know yet.
+    check("get a, allot 1, lapse, revive, poll a", "tokens 0, 1 waiting");
+    check("get a, allot 1, lapse, revive, leave a", "tokens 0");
+    // As many as were under way come to nothing, whichever ends first.
+    check("allot 1, get a, lapse, revive, allot 2, get b", "tokens 1, 1 opening, 1 waiting");
 }
 
 #[test]
