@@ -5,18 +5,14 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use core::{
-    mem::{replace, take},
-    time::Duration,
-};
+use core::time::Duration;
 
 use crate::{
     Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
-    calls::Calls,
     durable::Change,
-    lease::{Counts, Lease},
+    lease::{Counts, Lease, Standing},
     moves::Moves,
-    orders::{Orders, Places},
+    unary::Calls,
     watch::Watch,
 };
 
@@ -31,18 +27,20 @@ pub(crate) struct Database {
     pub(crate) settings: DatabaseSettings,
     pub(crate) leases: BTreeMap<SessionId, Lease>,
     pub(crate) totals: Totals,
-    /// Who is next, by every rule.
-    pub(crate) orders: Orders,
+    /// Leases with a need.
+    pub(crate) needy: BTreeSet<SessionId>,
+    /// Leases that would like warm connections.
+    pub(crate) cool: BTreeSet<SessionId>,
+    /// Leases with spare tokens.
+    pub(crate) spare: BTreeSet<SessionId>,
     /// Leases whose ceiling is above what they hold.
     pub(crate) slack: BTreeSet<SessionId>,
     /// Leases that may have something to send.
-    touched: Vec<SessionId>,
+    touched: BTreeSet<SessionId>,
     /// Leases that changed since the last commit.
     pub(crate) uncommitted: BTreeSet<SessionId>,
     pub(crate) watch: Watch,
     pub(crate) moves: Moves,
-    /// Donors that may have answered a recall.
-    pub(crate) answered: Vec<SessionId>,
     pub(crate) calls: Calls,
     pub(crate) cap: u32,
     /// The cap as it was last written.
@@ -52,6 +50,8 @@ pub(crate) struct Database {
     pub(crate) unsettled: bool,
     /// When to decide again although nothing happens.
     pub(crate) wake_at: Option<Time>,
+    /// When busy tokens were last looked at.
+    pub(crate) looked_at: Option<Time>,
     pub(crate) grants: u64,
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
@@ -63,7 +63,6 @@ pub(crate) struct Database {
 pub(crate) struct Totals {
     pub(crate) held: u64,
     pub(crate) target: u64,
-    pub(crate) recallable: u64,
     pub(crate) ceiling: u64,
     pub(crate) lowest: u64,
     pub(crate) highest: u64,
@@ -80,7 +79,6 @@ impl Totals {
         };
         swap(&mut self.held, before.held, after.held);
         swap(&mut self.target, before.target, after.target);
-        swap(&mut self.recallable, before.recallable, after.recallable);
         swap(&mut self.ceiling, before.ceiling, after.ceiling);
         swap(&mut self.lowest, before.lowest, after.lowest);
         swap(&mut self.highest, before.highest, after.highest);
@@ -99,18 +97,20 @@ impl Database {
             settings,
             leases: BTreeMap::new(),
             totals: Totals::default(),
-            orders: Orders::default(),
+            needy: BTreeSet::new(),
+            cool: BTreeSet::new(),
+            spare: BTreeSet::new(),
             slack: BTreeSet::new(),
-            touched: Vec::new(),
+            touched: BTreeSet::new(),
             uncommitted: BTreeSet::new(),
             watch,
             moves: Moves::default(),
-            answered: Vec::new(),
             calls: Calls::default(),
             cap: 0,
             cap_written: last_cap,
             unsettled: false,
             wake_at: None,
+            looked_at: None,
             grants: 0,
             recalls: 0,
             expired: 0,
@@ -124,62 +124,58 @@ impl Database {
     /// session has no lease here.
     pub(crate) fn change<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let lease = self.leases.get_mut(&session)?;
-        let before = (lease.counts(), Places::of(session, lease));
-        let result = how(lease);
-        let after = (lease.counts(), Places::of(session, lease));
-        if !replace(&mut lease.touched, true) {
-            self.touched.push(session);
-        }
-        if lease.has_answered() {
-            self.answered.push(session);
-        }
-        self.account(session, before.0, after.0);
-        self.orders.replace(session, &before.1, &after.1);
-        Some(result)
-    }
-
-    /// Changes what is written or sent of a lease, which moves it in no order.
-    fn recount<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
-        let lease = self.leases.get_mut(&session)?;
         let before = lease.counts();
         let result = how(lease);
         let after = lease.counts();
-        self.account(session, before, after);
+        let (need, warm, spare) = (lease.need() > 0, lease.warm() > 0, lease.spare() > 0);
+        self.account(before, after);
+        let mark = |index: &mut BTreeSet<SessionId>, member: bool| {
+            if member {
+                index.insert(session)
+            } else {
+                index.remove(&session)
+            };
+        };
+        mark(&mut self.needy, need);
+        mark(&mut self.cool, warm);
+        mark(&mut self.spare, spare);
+        mark(&mut self.slack, after.ceiling > after.held);
+        self.touched.insert(session);
         Some(result)
     }
 
     /// Adds a lease.
-    pub(crate) fn insert(&mut self, session: SessionId, mut lease: Lease) {
-        lease.touched = true;
-        self.touched.push(session);
-        self.account(session, Counts::default(), lease.counts());
-        self.orders.replace(session, &Places::default(), &Places::of(session, &lease));
+    pub(crate) fn insert(&mut self, session: SessionId, lease: Lease) {
+        let counts = lease.counts();
         let before = self.leases.insert(session, lease);
         assert!(before.is_none(), "two leases of one session at one database");
+        self.account(Counts::default(), counts);
+        self.change(session, |_| ());
     }
 
     /// Removes a lease for good. Returns what it held.
     pub(crate) fn remove(&mut self, session: SessionId, effects: &mut Vec<Effect>) -> u32 {
         let Some(lease) = self.leases.remove(&session) else { return 0 };
         let counts = lease.counts();
-        self.account(session, counts, Counts::default());
-        self.orders.replace(session, &Places::of(session, &lease), &Places::default());
-        self.uncommitted.remove(&session);
-        self.forget_moves(session);
+        self.account(counts, Counts::default());
+        let indexes = [
+            &mut self.needy,
+            &mut self.cool,
+            &mut self.spare,
+            &mut self.slack,
+            &mut self.touched,
+            &mut self.uncommitted,
+        ];
+        for index in indexes {
+            index.remove(&session);
+        }
+        self.moves.forget(session);
         effects.push(Effect::Commit(Change::RemoveLease(session, self.settings.name.clone())));
         counts.held
     }
 
-    fn account(&mut self, session: SessionId, before: Counts, after: Counts) {
-        if before == after {
-            return;
-        }
+    fn account(&mut self, before: Counts, after: Counts) {
         self.totals.replace(before, after);
-        if after.ceiling > after.held {
-            self.slack.insert(session);
-        } else if before.ceiling > before.held {
-            self.slack.remove(&session);
-        }
         self.watch.saw(self.totals.lowest, self.totals.highest);
     }
 
@@ -188,7 +184,7 @@ impl Database {
         self.unheld().saturating_sub(self.watch.kept())
     }
 
-    pub(crate) fn unheld(&self) -> u32 {
+    fn unheld(&self) -> u32 {
         u64::from(self.cap).saturating_sub(self.totals.held) as u32
     }
 
@@ -248,7 +244,7 @@ impl Database {
     /// Decides what follows from all changes so far, and says so.
     pub(crate) fn decide(&mut self, now: Time, store_failed: bool, effects: &mut Vec<Effect>) {
         self.wake_at = None;
-        self.settle_moves(now);
+        self.moves.settle(now, self.quantum().unwrap_or_default(), &self.leases);
         if self.settings.draining {
             self.drain();
         } else {
@@ -263,42 +259,33 @@ impl Database {
 
     /// Makes ceilings cover what is held, then says what is new.
     fn settle(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let mut touched = take(&mut self.touched);
-        for session in touched.drain(..) {
+        let touched = core::mem::take(&mut self.touched);
+        for session in touched {
+            self.cover(session, effects);
             let Some(lease) = self.leases.get_mut(&session) else { continue };
-            lease.touched = false;
-            if lease.has_news() {
-                self.cover(session, effects);
-                self.tell(session, now, effects);
-                self.cover(session, effects);
+            let told = lease.told_tokens();
+            let waited = lease.age(now);
+            let Some((stream, allotment, rests_on_commit)) =
+                self.change(session, Lease::next_allotment).flatten()
+            else {
+                continue;
+            };
+            self.uncommitted.insert(session);
+            let database = self.id;
+            effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
+            let tokens = allotment.tokens.abs_diff(told);
+            if allotment.tokens > told {
+                self.grants += u64::from(tokens);
+                effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
+            } else if allotment.tokens < told {
+                self.recalls += u64::from(tokens);
+                let recall = allotment.recall;
+                effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
             }
+            self.cover(session, effects);
         }
-        // Nothing of this touched a lease again: its memory is for the next time.
-        self.touched = touched;
+        self.touched.clear();
         self.make_ceilings_fit(effects);
-    }
-
-    /// Sends a session its allotment, if that is not what it was told last.
-    fn tell(&mut self, session: SessionId, now: Time, effects: &mut Vec<Effect>) {
-        let Some(lease) = self.leases.get(&session) else { return };
-        let (told, waited) = (lease.told_tokens(), lease.age(now));
-        let Some((stream, allotment, rests_on_commit)) =
-            self.recount(session, Lease::next_allotment).flatten()
-        else {
-            return;
-        };
-        self.uncommitted.insert(session);
-        let database = self.id;
-        effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
-        let tokens = allotment.tokens.abs_diff(told);
-        if allotment.tokens > told {
-            self.grants += u64::from(tokens);
-            effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
-        } else if allotment.tokens < told {
-            self.recalls += u64::from(tokens);
-            let recall = allotment.recall;
-            effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
-        }
     }
 
     /// Raises the ceiling of a lease to what it holds (rule 13), and writes the
@@ -319,7 +306,7 @@ impl Database {
 
     /// Sets the ceiling of a lease to what it holds.
     fn write_ceiling(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        if let Some(lease) = self.recount(session, Lease::cover) {
+        if let Some(lease) = self.change(session, Lease::cover) {
             effects.push(Effect::Commit(Change::PutLease(session, self.settings.name.clone(), lease)));
         }
     }
@@ -336,19 +323,42 @@ impl Database {
 
     /// Everything emitted since the last commit is durable and on its way.
     pub(crate) fn committed(&mut self) {
-        for session in take(&mut self.uncommitted) {
+        for session in core::mem::take(&mut self.uncommitted) {
             if let Some(lease) = self.leases.get_mut(&session) {
                 lease.committed();
             }
         }
     }
 
-    /// Nothing emitted since the last commit was sent. Returns whom that concerns.
-    pub(crate) fn commit_failed(&mut self) -> BTreeSet<SessionId> {
-        let uncommitted = take(&mut self.uncommitted);
-        for session in &uncommitted {
-            self.change(*session, Lease::withdraw);
+    /// Nothing emitted since the last commit was sent.
+    pub(crate) fn commit_failed(&mut self) {
+        for session in core::mem::take(&mut self.uncommitted) {
+            self.change(session, Lease::withdraw);
         }
-        uncommitted
+    }
+
+    /// Recomputes everything that is kept incrementally and compares.
+    pub(crate) fn check(&self) {
+        let mut totals = Totals::default();
+        for (session, lease) in &self.leases {
+            let counts = lease.counts();
+            totals.replace(Counts::default(), counts);
+            assert_eq!(self.needy.contains(session), lease.need() > 0, "index of needy leases");
+            assert_eq!(self.cool.contains(session), lease.warm() > 0, "index of cool leases");
+            assert_eq!(self.spare.contains(session), lease.spare() > 0, "index of spare leases");
+            assert_eq!(self.slack.contains(session), counts.ceiling > counts.held, "index of slack ceilings");
+            assert!(
+                counts.held <= counts.ceiling,
+                "held {} above the ceiling {}",
+                counts.held,
+                counts.ceiling
+            );
+            let attached = matches!(lease.standing, Standing::Attached(_));
+            assert!(
+                attached || lease.granting() == 0 || counts.held >= lease.tokens,
+                "a grant nobody counts"
+            );
+        }
+        assert_eq!(totals, self.totals, "totals of {}", self.settings.name);
     }
 }
