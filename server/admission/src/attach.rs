@@ -10,13 +10,11 @@ use crate::{
     durable::{Change, Kind, Outcome},
     lease::{Lease, Standing},
     session::Session,
+    silence::REMEMBERED_TTLS,
 };
 
 /// Time to live of a session that uses no database.
 const USUAL_TTL: Duration = Duration::from_secs(10);
-
-/// A unary request is remembered for this many times to live after its end.
-const REMEMBERED_TTLS: u32 = 2;
 
 impl Core {
     /// A new stream speaks for a session, from now on alone (rule 1).
@@ -39,6 +37,7 @@ impl Core {
         }
         let claimed: Vec<DatabaseId> = claims.iter().map(|claim| claim.database).collect();
         self.leave_unclaimed(id, &claimed);
+        self.look_later(id);
         self.write_session(id, effects);
         effects.push(Effect::Note(Note::Attached { session: id, node, new }));
         effects.push(Effect::Welcome { stream, welcome: Welcome { ttl, terms } });
@@ -77,6 +76,7 @@ impl Core {
             databases: Vec::new(),
             unclaimed: Vec::new(),
             handed: Vec::new(),
+            look_at: None,
             written: None,
         });
         session.node = node.clone();
@@ -108,7 +108,12 @@ impl Core {
             at.insert(id, Lease::recovered(0, on_loss, Standing::Unattached));
         }
         let counted = at.leases.get(&id).map_or(0, Lease::held);
-        let sequence = at.change(id, |lease| lease.attach(stream, claim, on_loss, now)).unwrap_or_default();
+        let usual_hold = at.orders.shares.usual_hold();
+        let attach = |lease: &mut Lease| {
+            lease.assume_hold(usual_hold);
+            lease.attach(stream, claim, on_loss, now)
+        };
+        let sequence = at.change(id, attach).unwrap_or_default();
         if claim.holding > counted {
             at.unsettled = at.settings.watched;
             let claimed = claim.holding;
@@ -140,21 +145,23 @@ impl Core {
     ) {
         let Some(id) = self.heard(stream, effects) else { return };
         let at = &mut self.databases[database.0 as usize];
-        let Some(lease) = at.leases.get(&id) else {
+        let is_attached = |lease: &&Lease| lease.standing == Standing::Attached(stream);
+        let Some(lease) = at.leases.get(&id).filter(is_attached) else {
             effects.push(Effect::Note(Note::Dropped { stream }));
             return;
         };
-        if lease.standing != Standing::Attached(stream) {
-            effects.push(Effect::Note(Note::Dropped { stream }));
-            return;
-        }
-        let counted = lease.held();
-        let excess = at.change(id, |lease| lease.report(demand, now)).unwrap_or_default();
+        let (counted, was_welcomed) = (lease.held(), lease.is_welcomed());
+        let usual_hold = at.orders.shares.usual_hold();
+        let report = |lease: &mut Lease| {
+            lease.assume_hold(usual_hold);
+            (lease.report(demand, now), lease.is_welcomed())
+        };
+        let (excess, is_welcomed) = at.change(id, report).unwrap_or_default();
         if excess > 0 {
             let claimed = demand.holding;
             effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
         }
-        if at.leases.get(&id).is_some_and(Lease::is_welcomed) {
+        if is_welcomed && !was_welcomed {
             self.acknowledge_welcome(now, id, effects);
         }
         self.decide(now, database, effects);
@@ -163,11 +170,14 @@ impl Core {
     /// The node has its Welcome: what that told is in force.
     fn acknowledge_welcome(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Some(ttl) = session.ttl_next.take() {
-            session.ttl = ttl;
-        }
+        let told = session.ttl_next.is_some();
+        session.ttl = session.ttl_next.take().unwrap_or(session.ttl);
         let unclaimed = core::mem::take(&mut session.unclaimed);
         session.databases.retain(|database| !unclaimed.contains(database));
+        if told {
+            self.look_later(id);
+            self.write_later(id);
+        }
         for database in unclaimed {
             self.databases[database.0 as usize].remove(id, effects);
             self.decide(now, database, effects);
@@ -207,22 +217,19 @@ impl Core {
         let Some(id) = self.streams.remove(&stream) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.stream = None;
-        for database in session.databases.clone() {
+        let databases = session.databases.clone();
+        self.write_later(id);
+        for database in databases {
             self.databases[database.0 as usize].change(id, Lease::detach);
             self.decide(now, database, effects);
         }
     }
 
-    /// Expires who has been silent for too long, forgets what is over.
-    pub(crate) fn expire(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    /// A look at a session is due: expires it if it has been silent for too long,
+    /// forgets it if it is over.
+    pub(crate) fn expire_if_due(&mut self, now: Time, id: SessionId, effects: &mut Vec<Effect>) {
         let running = self.running();
-        let due: Vec<SessionId> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| running >= session.expires())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
+        if self.sessions.get(&id).is_some_and(|session| running >= session.expires()) {
             self.expire_session(now, id, effects);
         }
     }
@@ -264,6 +271,7 @@ impl Core {
         }
         effects.push(Effect::Note(Note::Expired { session: id, node, tokens }));
         self.write_session(id, effects);
+        self.write_later(id);
         for database in databases {
             self.end_quarantine_if(id, database, effects, |lease| is_empty(id, lease));
             self.decide(now, database, effects);
@@ -290,14 +298,7 @@ impl Core {
     pub(crate) fn judged(&mut self, now: Time, database: DatabaseId, sent: Time, effects: &mut Vec<Effect>) {
         let at = &mut self.databases[database.0 as usize];
         at.unsettled = false;
-        let concerned: Vec<SessionId> = at
-            .leases
-            .iter()
-            .filter(|(_, lease)| {
-                matches!(lease.standing, Standing::Quarantined { .. } | Standing::Unary { .. })
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let concerned: Vec<SessionId> = at.orders.unobserved.iter().copied().collect();
         for id in concerned {
             let ended = self.databases[database.0 as usize].change(id, |lease| lease.judged(sent));
             if ended == Some(true) {
@@ -331,6 +332,7 @@ impl Core {
         if session.databases.is_empty() && session.kind == Kind::Quarantined {
             self.end_session(id, effects);
         }
+        self.look_later(id);
     }
 
     /// An operator ends a session at once.
@@ -353,6 +355,7 @@ impl Core {
     /// Removes a session with everything it held. Returns where it held.
     pub(crate) fn end_session(&mut self, id: SessionId, effects: &mut Vec<Effect>) -> Vec<DatabaseId> {
         let Some(session) = self.sessions.remove(&id) else { return Vec::new() };
+        self.look_no_more(id, &session);
         if let Some(stream) = session.stream {
             self.streams.remove(&stream);
         }

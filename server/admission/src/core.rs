@@ -5,11 +5,12 @@ use core::time::Duration;
 
 use crate::{
     Close, DatabaseId, DatabaseSettings, Effect, Event, Note, SessionId, StreamId, Ticket, Time, UnaryReply,
+    calls::Call,
     database::Database,
     durable::State,
-    lease::{Lease, Standing},
+    lease::Lease,
     session::{Running, Session},
-    unary::Call,
+    silence::Looks,
 };
 
 /// How often what may be written lazily is written.
@@ -29,8 +30,11 @@ pub struct Core {
     /// Calls that wait.
     pub(crate) tickets: BTreeMap<Ticket, (DatabaseId, SessionId)>,
     pub(crate) batch: Batch,
-    now: Time,
+    pub(crate) now: Time,
     running: Running,
+    /// The longest time that a pass adds to the age of sessions.
+    longest_step: Duration,
+    pub(crate) looks: Looks,
     lazy_at: Time,
     store_failed: bool,
 }
@@ -61,6 +65,8 @@ impl Core {
             now,
             // Far enough from zero that every session's silence fits before it.
             running: Running(Duration::from_millis(longest)),
+            longest_step: Duration::ZERO,
+            looks: Looks::default(),
             lazy_at: now + LAZY,
             store_failed: false,
         };
@@ -68,6 +74,7 @@ impl Core {
             let last_cap = recovered.caps.get(&settings.name).copied();
             core.databases.push(Database::new(DatabaseId(index as u32), settings, last_cap));
         }
+        core.longest_step = core.longest_step_now();
         core.recover(recovered);
         core
     }
@@ -87,6 +94,7 @@ impl Core {
                 databases: Vec::new(),
                 unclaimed: Vec::new(),
                 handed: Vec::new(),
+                look_at: None,
                 written: Some(kept.clone()),
             };
             self.sessions.insert(*id, session);
@@ -101,6 +109,10 @@ impl Core {
                 .insert(*id, Lease::recovered(kept.ceiling, kept.on_loss, standing));
         }
         self.recover_lost();
+        for id in recovered.sessions.keys() {
+            self.look_later(*id);
+            self.write_later(*id);
+        }
     }
 
     /// Records may be missing: until whoever was on them has lapsed, each database
@@ -161,6 +173,8 @@ impl Core {
                 let at = &mut self.databases[database.0 as usize];
                 at.settings = settings;
                 at.recap(effects);
+                self.longest_step = self.longest_step_now();
+                self.look_at_absent(database);
                 self.decide(now, database, effects);
             }
             Event::Evict { session } => self.evict(now, session, effects),
@@ -180,12 +194,12 @@ impl Core {
     /// Time passes; ages grow by at most a part of a time to live a pass.
     fn advance(&mut self, now: Time) {
         assert!(now >= self.now, "time went back");
-        let step = now.since(self.now).min(self.longest_step());
+        let step = now.since(self.now).min(self.longest_step);
         self.running = Running(self.running.0 + step);
         self.now = now;
     }
 
-    fn longest_step(&self) -> Duration {
+    fn longest_step_now(&self) -> Duration {
         let ttls = self.databases.iter().map(|database| database.settings.ttl);
         ttls.min().unwrap_or(LAZY * PASSES_A_TTL) / PASSES_A_TTL
     }
@@ -235,10 +249,7 @@ impl Core {
         for database in &mut self.databases {
             database.write_lazily(effects);
         }
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.write_session(session, effects);
-        }
+        self.write_records(effects);
     }
 
     fn committed(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -257,8 +268,11 @@ impl Core {
     fn commit_failed(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.store_failed = true;
         let batch = core::mem::take(&mut self.batch);
-        for database in &mut self.databases {
-            database.commit_failed();
+        for index in 0..self.databases.len() {
+            for session in self.databases[index].commit_failed() {
+                // What expired meanwhile may hold nothing now.
+                self.look_soon(session);
+            }
         }
         for (database, request, call) in batch.calls {
             self.requeue(database, request, call, effects);
@@ -284,7 +298,7 @@ impl Core {
     pub fn next_deadline(&self) -> Option<Time> {
         let looks = self.databases.iter().filter_map(|database| database.watch.judge_at());
         let wakes = self.databases.iter().filter_map(|database| database.wake_at);
-        let ages = (!self.sessions.is_empty()).then(|| self.now + self.longest_step());
+        let ages = (!self.sessions.is_empty()).then(|| self.now + self.longest_step);
         looks.chain(wakes).chain(ages).chain([self.lazy_at]).min()
     }
 
@@ -296,34 +310,5 @@ impl Core {
     /// The settings of a database, overrides included.
     pub fn settings(&self, database: DatabaseId) -> Option<&DatabaseSettings> {
         self.databases.get(database.0 as usize).map(|database| &database.settings)
-    }
-
-    /// Checks every invariant from scratch. For tests and simulations: it looks
-    /// at everything.
-    ///
-    /// # Panics
-    ///
-    /// When one is broken.
-    pub fn check(&self) {
-        for database in &self.databases {
-            database.check();
-            for (session, lease) in &database.leases {
-                let owner = self.sessions.get(session);
-                assert!(
-                    owner.is_some_and(|owner| owner.databases.contains(&database.id)),
-                    "a lease without a session"
-                );
-                if let Standing::Attached(stream) = lease.standing {
-                    assert_eq!(self.streams.get(&stream), Some(session), "a stream that speaks for nobody");
-                }
-            }
-        }
-        for (stream, session) in &self.streams {
-            let owner = self.sessions.get(session);
-            assert!(
-                owner.is_some_and(|owner| owner.stream == Some(*stream)),
-                "two streams speak for one session"
-            );
-        }
     }
 }

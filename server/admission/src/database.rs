@@ -5,14 +5,18 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use core::time::Duration;
+use core::{
+    mem::{replace, take},
+    time::Duration,
+};
 
 use crate::{
     Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
+    calls::Calls,
     durable::Change,
-    lease::{Counts, Lease, Standing},
+    lease::{Counts, Lease},
     moves::Moves,
-    unary::Calls,
+    orders::{Orders, Places},
     watch::Watch,
 };
 
@@ -27,20 +31,18 @@ pub(crate) struct Database {
     pub(crate) settings: DatabaseSettings,
     pub(crate) leases: BTreeMap<SessionId, Lease>,
     pub(crate) totals: Totals,
-    /// Leases with a need.
-    pub(crate) needy: BTreeSet<SessionId>,
-    /// Leases that would like warm connections.
-    pub(crate) cool: BTreeSet<SessionId>,
-    /// Leases with spare tokens.
-    pub(crate) spare: BTreeSet<SessionId>,
+    /// Who is next, by every rule.
+    pub(crate) orders: Orders,
     /// Leases whose ceiling is above what they hold.
     pub(crate) slack: BTreeSet<SessionId>,
     /// Leases that may have something to send.
-    touched: BTreeSet<SessionId>,
+    touched: Vec<SessionId>,
     /// Leases that changed since the last commit.
     pub(crate) uncommitted: BTreeSet<SessionId>,
     pub(crate) watch: Watch,
     pub(crate) moves: Moves,
+    /// Donors that may have answered a recall.
+    pub(crate) answered: Vec<SessionId>,
     pub(crate) calls: Calls,
     pub(crate) cap: u32,
     /// The cap as it was last written.
@@ -50,8 +52,6 @@ pub(crate) struct Database {
     pub(crate) unsettled: bool,
     /// When to decide again although nothing happens.
     pub(crate) wake_at: Option<Time>,
-    /// When busy tokens were last looked at.
-    pub(crate) looked_at: Option<Time>,
     pub(crate) grants: u64,
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
@@ -63,6 +63,7 @@ pub(crate) struct Database {
 pub(crate) struct Totals {
     pub(crate) held: u64,
     pub(crate) target: u64,
+    pub(crate) recallable: u64,
     pub(crate) ceiling: u64,
     pub(crate) lowest: u64,
     pub(crate) highest: u64,
@@ -79,6 +80,7 @@ impl Totals {
         };
         swap(&mut self.held, before.held, after.held);
         swap(&mut self.target, before.target, after.target);
+        swap(&mut self.recallable, before.recallable, after.recallable);
         swap(&mut self.ceiling, before.ceiling, after.ceiling);
         swap(&mut self.lowest, before.lowest, after.lowest);
         swap(&mut self.highest, before.highest, after.highest);
@@ -97,20 +99,18 @@ impl Database {
             settings,
             leases: BTreeMap::new(),
             totals: Totals::default(),
-            needy: BTreeSet::new(),
-            cool: BTreeSet::new(),
-            spare: BTreeSet::new(),
+            orders: Orders::default(),
             slack: BTreeSet::new(),
-            touched: BTreeSet::new(),
+            touched: Vec::new(),
             uncommitted: BTreeSet::new(),
             watch,
             moves: Moves::default(),
+            answered: Vec::new(),
             calls: Calls::default(),
             cap: 0,
             cap_written: last_cap,
             unsettled: false,
             wake_at: None,
-            looked_at: None,
             grants: 0,
             recalls: 0,
             expired: 0,
@@ -124,58 +124,62 @@ impl Database {
     /// session has no lease here.
     pub(crate) fn change<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let lease = self.leases.get_mut(&session)?;
+        let before = (lease.counts(), Places::of(session, lease));
+        let result = how(lease);
+        let after = (lease.counts(), Places::of(session, lease));
+        if !replace(&mut lease.touched, true) {
+            self.touched.push(session);
+        }
+        if lease.has_answered() {
+            self.answered.push(session);
+        }
+        self.account(session, before.0, after.0);
+        self.orders.replace(session, &before.1, &after.1);
+        Some(result)
+    }
+
+    /// Changes what is written or sent of a lease, which moves it in no order.
+    fn recount<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+        let lease = self.leases.get_mut(&session)?;
         let before = lease.counts();
         let result = how(lease);
         let after = lease.counts();
-        let (need, warm, spare) = (lease.need() > 0, lease.warm() > 0, lease.spare() > 0);
-        self.account(before, after);
-        let mark = |index: &mut BTreeSet<SessionId>, member: bool| {
-            if member {
-                index.insert(session)
-            } else {
-                index.remove(&session)
-            };
-        };
-        mark(&mut self.needy, need);
-        mark(&mut self.cool, warm);
-        mark(&mut self.spare, spare);
-        mark(&mut self.slack, after.ceiling > after.held);
-        self.touched.insert(session);
+        self.account(session, before, after);
         Some(result)
     }
 
     /// Adds a lease.
-    pub(crate) fn insert(&mut self, session: SessionId, lease: Lease) {
-        let counts = lease.counts();
+    pub(crate) fn insert(&mut self, session: SessionId, mut lease: Lease) {
+        lease.touched = true;
+        self.touched.push(session);
+        self.account(session, Counts::default(), lease.counts());
+        self.orders.replace(session, &Places::default(), &Places::of(session, &lease));
         let before = self.leases.insert(session, lease);
         assert!(before.is_none(), "two leases of one session at one database");
-        self.account(Counts::default(), counts);
-        self.change(session, |_| ());
     }
 
     /// Removes a lease for good. Returns what it held.
     pub(crate) fn remove(&mut self, session: SessionId, effects: &mut Vec<Effect>) -> u32 {
         let Some(lease) = self.leases.remove(&session) else { return 0 };
         let counts = lease.counts();
-        self.account(counts, Counts::default());
-        let indexes = [
-            &mut self.needy,
-            &mut self.cool,
-            &mut self.spare,
-            &mut self.slack,
-            &mut self.touched,
-            &mut self.uncommitted,
-        ];
-        for index in indexes {
-            index.remove(&session);
-        }
-        self.moves.forget(session);
+        self.account(session, counts, Counts::default());
+        self.orders.replace(session, &Places::of(session, &lease), &Places::default());
+        self.uncommitted.remove(&session);
+        self.forget_moves(session);
         effects.push(Effect::Commit(Change::RemoveLease(session, self.settings.name.clone())));
         counts.held
     }
 
-    fn account(&mut self, before: Counts, after: Counts) {
+    fn account(&mut self, session: SessionId, before: Counts, after: Counts) {
+        if before == after {
+            return;
+        }
         self.totals.replace(before, after);
+        if after.ceiling > after.held {
+            self.slack.insert(session);
+        } else if before.ceiling > before.held {
+            self.slack.remove(&session);
+        }
         self.watch.saw(self.totals.lowest, self.totals.highest);
     }
 
@@ -184,7 +188,7 @@ impl Database {
         self.unheld().saturating_sub(self.watch.kept())
     }
 
-    fn unheld(&self) -> u32 {
+    pub(crate) fn unheld(&self) -> u32 {
         u64::from(self.cap).saturating_sub(self.totals.held) as u32
     }
 
@@ -244,7 +248,7 @@ impl Database {
     /// Decides what follows from all changes so far, and says so.
     pub(crate) fn decide(&mut self, now: Time, store_failed: bool, effects: &mut Vec<Effect>) {
         self.wake_at = None;
-        self.moves.settle(now, self.quantum().unwrap_or_default(), &self.leases);
+        self.settle_moves(now);
         if self.settings.draining {
             self.drain();
         } else {
@@ -259,33 +263,42 @@ impl Database {
 
     /// Makes ceilings cover what is held, then says what is new.
     fn settle(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let touched = core::mem::take(&mut self.touched);
-        for session in touched {
-            self.cover(session, effects);
+        let mut touched = take(&mut self.touched);
+        for session in touched.drain(..) {
             let Some(lease) = self.leases.get_mut(&session) else { continue };
-            let told = lease.told_tokens();
-            let waited = lease.age(now);
-            let Some((stream, allotment, rests_on_commit)) =
-                self.change(session, Lease::next_allotment).flatten()
-            else {
-                continue;
-            };
-            self.uncommitted.insert(session);
-            let database = self.id;
-            effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
-            let tokens = allotment.tokens.abs_diff(told);
-            if allotment.tokens > told {
-                self.grants += u64::from(tokens);
-                effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
-            } else if allotment.tokens < told {
-                self.recalls += u64::from(tokens);
-                let recall = allotment.recall;
-                effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
+            lease.touched = false;
+            if lease.has_news() {
+                self.cover(session, effects);
+                self.tell(session, now, effects);
+                self.cover(session, effects);
             }
-            self.cover(session, effects);
         }
-        self.touched.clear();
+        // Nothing of this touched a lease again: its memory is for the next time.
+        self.touched = touched;
         self.make_ceilings_fit(effects);
+    }
+
+    /// Sends a session its allotment, if that is not what it was told last.
+    fn tell(&mut self, session: SessionId, now: Time, effects: &mut Vec<Effect>) {
+        let Some(lease) = self.leases.get(&session) else { return };
+        let (told, waited) = (lease.told_tokens(), lease.age(now));
+        let Some((stream, allotment, rests_on_commit)) =
+            self.recount(session, Lease::next_allotment).flatten()
+        else {
+            return;
+        };
+        self.uncommitted.insert(session);
+        let database = self.id;
+        effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
+        let tokens = allotment.tokens.abs_diff(told);
+        if allotment.tokens > told {
+            self.grants += u64::from(tokens);
+            effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
+        } else if allotment.tokens < told {
+            self.recalls += u64::from(tokens);
+            let recall = allotment.recall;
+            effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
+        }
     }
 
     /// Raises the ceiling of a lease to what it holds (rule 13), and writes the
@@ -306,7 +319,7 @@ impl Database {
 
     /// Sets the ceiling of a lease to what it holds.
     fn write_ceiling(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        if let Some(lease) = self.change(session, Lease::cover) {
+        if let Some(lease) = self.recount(session, Lease::cover) {
             effects.push(Effect::Commit(Change::PutLease(session, self.settings.name.clone(), lease)));
         }
     }
@@ -323,42 +336,19 @@ impl Database {
 
     /// Everything emitted since the last commit is durable and on its way.
     pub(crate) fn committed(&mut self) {
-        for session in core::mem::take(&mut self.uncommitted) {
+        for session in take(&mut self.uncommitted) {
             if let Some(lease) = self.leases.get_mut(&session) {
                 lease.committed();
             }
         }
     }
 
-    /// Nothing emitted since the last commit was sent.
-    pub(crate) fn commit_failed(&mut self) {
-        for session in core::mem::take(&mut self.uncommitted) {
-            self.change(session, Lease::withdraw);
+    /// Nothing emitted since the last commit was sent. Returns whom that concerns.
+    pub(crate) fn commit_failed(&mut self) -> BTreeSet<SessionId> {
+        let uncommitted = take(&mut self.uncommitted);
+        for session in &uncommitted {
+            self.change(*session, Lease::withdraw);
         }
-    }
-
-    /// Recomputes everything that is kept incrementally and compares.
-    pub(crate) fn check(&self) {
-        let mut totals = Totals::default();
-        for (session, lease) in &self.leases {
-            let counts = lease.counts();
-            totals.replace(Counts::default(), counts);
-            assert_eq!(self.needy.contains(session), lease.need() > 0, "index of needy leases");
-            assert_eq!(self.cool.contains(session), lease.warm() > 0, "index of cool leases");
-            assert_eq!(self.spare.contains(session), lease.spare() > 0, "index of spare leases");
-            assert_eq!(self.slack.contains(session), counts.ceiling > counts.held, "index of slack ceilings");
-            assert!(
-                counts.held <= counts.ceiling,
-                "held {} above the ceiling {}",
-                counts.held,
-                counts.ceiling
-            );
-            let attached = matches!(lease.standing, Standing::Attached(_));
-            assert!(
-                attached || lease.granting() == 0 || counts.held >= lease.tokens,
-                "a grant nobody counts"
-            );
-        }
-        assert_eq!(totals, self.totals, "totals of {}", self.settings.name);
+        uncommitted
     }
 }

@@ -5,10 +5,13 @@
 use alloc::{boxed::Box, collections::VecDeque};
 use core::time::Duration;
 
-use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time, durable};
+use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shares::Weight};
 
 /// Observations of the database that end a quarantine (rule 16).
 pub(crate) const OBSERVATIONS: u8 = 2;
+
+/// A hold that is longer counts as this long.
+const LONGEST_HOLD: Duration = Duration::from_secs(60 * 60);
 
 /// Who speaks for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(crate) struct Counts {
     pub(crate) held: u32,
     /// What `held` comes down to when all recalls are answered.
     pub(crate) target: u32,
+    /// The same, if it can be recalled.
+    pub(crate) recallable: u32,
     /// Durable upper bound of `held`.
     pub(crate) ceiling: u32,
     /// Fewest connections that the database has open for it.
@@ -80,6 +85,12 @@ pub(crate) struct Lease {
     pub(crate) on_loss: LossPolicy,
     /// The idle level last rose then.
     pub(crate) idle_rose: Time,
+    /// Tokens of others that were asked for on its behalf and count as promised.
+    pub(crate) promised: u32,
+    /// Tokens it was asked for on behalf of others, as far as they count.
+    pub(crate) asked: u32,
+    /// How long it holds a connection, measured or assumed.
+    hold: Duration,
     /// Counted whatever the node says, until it acknowledges the Welcome.
     floor: u32,
     /// Sequence of the Welcome, until it is acknowledged.
@@ -101,6 +112,8 @@ pub(crate) struct Lease {
     sockets_dead: bool,
     /// The account before the first raise since the last commit.
     before: Option<Box<Before>>,
+    /// It is among those that may have something to be sent or written.
+    pub(crate) touched: bool,
 }
 
 /// What a failed commit takes back.
@@ -124,6 +137,9 @@ impl Lease {
             ceiling: held,
             on_loss,
             idle_rose: Time::ZERO,
+            promised: 0,
+            asked: 0,
+            hold: Duration::ZERO,
             floor: held,
             welcome: None,
             on_loss_written: on_loss,
@@ -134,13 +150,15 @@ impl Lease {
             refused: 0,
             sockets_dead: false,
             before: None,
+            touched: false,
         }
     }
 
-    /// A unary lease, granted at `now`. Nothing of it is durable yet.
-    pub(crate) fn unary(tokens: u32, on_loss: LossPolicy, now: Time) -> Lease {
+    /// A unary lease for a call, granted at `now`. Nothing of it is durable yet.
+    pub(crate) fn unary(call: &Call, on_loss: LossPolicy, now: Time) -> Lease {
         let standing = Standing::Unary { granted: now, observed: false };
-        Lease { ceiling: 0, ..Lease::recovered(tokens, on_loss, standing) }
+        let promised = call.promised;
+        Lease { ceiling: 0, promised, ..Lease::recovered(call.tokens, on_loss, standing) }
     }
 
     /// What counts against the cap (rules 7 and 10); a target that is yet to be
@@ -156,6 +174,11 @@ impl Lease {
         self.held() > self.ceiling || self.on_loss != self.on_loss_written
     }
 
+    /// Whether there is something to be sent or written.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_uncovered() || self.told != (self.tokens, self.recall)
+    }
+
     /// The record that covers what is held.
     pub(crate) fn cover(&mut self) -> durable::Lease {
         self.ceiling = self.held();
@@ -169,7 +192,8 @@ impl Lease {
         let common = Counts { held, target: held, ceiling: self.ceiling, ..Counts::default() };
         match self.standing {
             Standing::Attached(_) => Counts {
-                target: held.min(self.tokens),
+                target: self.tokens,
+                recallable: self.tokens,
                 lowest: if self.sockets_dead { 0 } else { self.demand.established },
                 highest: self.demand.possible(),
                 waiting: self.demand.waiting,
@@ -195,6 +219,11 @@ impl Lease {
     /// Tokens recalled but not yet given up.
     pub(crate) fn giving(&self) -> u32 {
         self.demand.holding.saturating_sub(self.tokens)
+    }
+
+    /// Whether it has given up what it was asked for on behalf of others.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.asked > self.giving()
     }
 
     /// Tokens its waiting tasks need beyond what is on its way to them.
@@ -224,6 +253,21 @@ impl Lease {
             && self.giving() == 0;
         let unused = self.demand.idle + self.demand.unopened();
         if free_to_ask && unused > self.refused { unused } else { 0 }
+    }
+
+    /// How much of the cap it is due, beside others.
+    pub(crate) fn weight(&self) -> Weight {
+        Weight::of(self.demand.in_use, self.demand.waiting, self.hold)
+    }
+
+    /// How long it holds a connection as it measured it; zero if it did not.
+    pub(crate) fn measured_hold(&self) -> Duration {
+        self.demand.mean_hold.min(LONGEST_HOLD)
+    }
+
+    /// What is assumed of its hold until it has measured it.
+    pub(crate) fn assume_hold(&mut self, usual: Duration) {
+        self.hold = usual;
     }
 
     /// Age of the oldest waiting task.
@@ -272,6 +316,15 @@ impl Lease {
     pub(crate) fn quarantine(&mut self, now: Time) {
         self.detach();
         self.standing = Standing::Quarantined { since: now, observations: OBSERVATIONS };
+    }
+
+    /// Whether an observation of the database says something of it.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        match self.standing {
+            Standing::Quarantined { observations, .. } => observations > 0,
+            Standing::Unary { observed, .. } => !observed,
+            Standing::Attached(_) | Standing::Unattached => false,
+        }
     }
 
     /// Counts an observation that was sent at `sent` and is now judged. True
@@ -343,6 +396,9 @@ impl Lease {
         self.refused = self.refused.min(unused);
         self.oldest_since = (demand.waiting > 0).then(|| now.back(demand.oldest_wait));
         self.sockets_dead = false;
+        if !demand.mean_hold.is_zero() {
+            self.hold = demand.mean_hold.min(LONGEST_HOLD);
+        }
         self.demand = demand;
     }
 

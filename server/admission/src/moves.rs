@@ -1,72 +1,85 @@
 //! Busy tokens on their way from one session to another: each is a promise to
 //! its receiver and a part of the motion budget. Rule 7 of `docs/admission.md`.
+//! Knows nothing of leases.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use crate::{SessionId, Time, lease::Lease};
+use crate::{SessionId, Time};
 
 /// A recall that is unanswered for a quantum stops counting, but not before
 /// this, so that strict order is bounded too.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(20);
 
 /// One token asked back from its donor on behalf of its receiver.
-#[derive(Clone, Copy, Debug)]
-struct Move {
-    donor: SessionId,
-    receiver: SessionId,
-    since: Time,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) donor: SessionId,
+    pub(crate) receiver: SessionId,
+    pub(crate) since: Time,
 }
 
-/// All moves of one database, oldest first.
+/// All moves of one database.
 #[derive(Debug, Default)]
-pub(crate) struct Moves(Vec<Move>);
+pub(crate) struct Moves {
+    /// By number, the oldest first.
+    all: BTreeMap<u64, Move>,
+    of_donors: BTreeSet<(SessionId, u64)>,
+    of_receivers: BTreeSet<(SessionId, u64)>,
+    next: u64,
+}
 
 impl Moves {
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
-    /// Tokens promised to a session.
-    pub(crate) fn promised(&self, receiver: SessionId) -> u32 {
-        self.0.iter().filter(|step| step.receiver == receiver).count() as u32
+    pub(crate) fn add(&mut self, step: Move) {
+        self.all.insert(self.next, step);
+        self.of_donors.insert((step.donor, self.next));
+        self.of_receivers.insert((step.receiver, self.next));
+        self.next += 1;
     }
 
-    /// Fresh recalls that a session has not answered.
-    pub(crate) fn asked(&self, donor: SessionId) -> u32 {
-        self.0.iter().filter(|step| step.donor == donor).count() as u32
+    /// When the oldest one stops counting.
+    pub(crate) fn lapses_at(&self, quantum: Duration) -> Option<Time> {
+        let (_, oldest) = self.all.first_key_value()?;
+        // A moment later: the donor has its whole quantum.
+        Some(oldest.since + quantum.max(SHORTEST_PROMISE) + Duration::from_nanos(1))
     }
 
-    pub(crate) fn add(&mut self, donor: SessionId, receiver: SessionId, now: Time) {
-        self.0.push(Move { donor, receiver, since: now });
+    /// Takes out the oldest one, if it has stopped counting.
+    pub(crate) fn take_lapsed(&mut self, now: Time, quantum: Duration) -> Option<Move> {
+        let lapsed = self.lapses_at(quantum).is_some_and(|at| at <= now);
+        let (number, _) = self.all.first_key_value().filter(|_| lapsed)?;
+        self.take(*number)
     }
 
-    /// A session is gone.
-    pub(crate) fn forget(&mut self, session: SessionId) {
-        self.0.retain(|step| step.donor != session && step.receiver != session);
+    /// Takes out the oldest one of a donor: that is the one it has answered.
+    pub(crate) fn take_answered(&mut self, donor: SessionId) -> Option<Move> {
+        let number = first_of(&self.of_donors, donor)?;
+        self.take(number)
     }
 
-    /// Drops what donors have answered, and what they have not answered for a
-    /// quantum.
-    pub(crate) fn settle(&mut self, now: Time, quantum: Duration, leases: &BTreeMap<SessionId, Lease>) {
-        if self.0.is_empty() {
-            return;
-        }
-        let patience = quantum.max(SHORTEST_PROMISE);
-        self.0.retain(|step| now.since(step.since) <= patience);
-        let mut unanswered: BTreeMap<SessionId, u32> = BTreeMap::new();
-        for step in &self.0 {
-            unanswered.entry(step.donor).or_insert_with(|| leases.get(&step.donor).map_or(0, Lease::giving));
-        }
-        // Newest first: what a donor has answered is its oldest recall.
-        self.0.reverse();
-        self.0.retain(|step| match unanswered.get_mut(&step.donor) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        });
-        self.0.reverse();
+    /// Takes out one that a session that is gone was part of.
+    pub(crate) fn take_of(&mut self, session: SessionId) -> Option<Move> {
+        let number = first_of(&self.of_donors, session).or_else(|| first_of(&self.of_receivers, session))?;
+        self.take(number)
     }
+
+    /// All moves, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Move> {
+        self.all.values()
+    }
+
+    fn take(&mut self, number: u64) -> Option<Move> {
+        let step = self.all.remove(&number)?;
+        self.of_donors.remove(&(step.donor, number));
+        self.of_receivers.remove(&(step.receiver, number));
+        Some(step)
+    }
+}
+
+fn first_of(moves: &BTreeSet<(SessionId, u64)>, session: SessionId) -> Option<u64> {
+    moves.range((session, 0)..=(session, u64::MAX)).next().map(|(_, number)| *number)
 }

@@ -1,228 +1,239 @@
-//! Tokens that are asked back: unused ones first, busy ones by age and share,
-//! the excess after a cut of the cap. Rules 3 to 7 of `docs/admission.md`.
+//! Tokens that are asked back for those who wait: unused ones first, then busy
+//! ones. Rules 3 to 7 of `docs/admission.md`.
 
-use alloc::{collections::BinaryHeap, vec::Vec};
-use core::time::Duration;
+use core::{cmp::Reverse, time::Duration};
 
 use crate::{
     Recall, SessionId, Time,
+    calls::{Call, as_receiver},
     database::Database,
-    donors::{Donor, Donors, Shares},
-    lease::{Lease, Standing},
+    lease::Lease,
+    moves::Move,
+    orders::{Lack, NOBODY, Oldest, Youngest, spare_of},
+    shares::Shares,
 };
-
-/// Bounds of the grace of an idle connection (rule 4).
-const GRACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
 
 /// Under unfair admission the grace is void for a waiter older than this.
 const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Busy tokens are looked at this often at most: the look compares everybody
-/// with everybody's share, and nodes report the ages of their waiters much more
-/// often.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// A moment, the shortest there is.
+const MOMENT: Duration = Duration::from_nanos(1);
 
-/// A session that waits for tokens it will not get without a recall.
-#[derive(Clone, Copy, Debug)]
-struct Receiver {
-    session: SessionId,
-    /// Tokens it needs beyond those promised.
-    missing: u32,
-    age: Duration,
-    /// It has no token, none is granted, none is promised.
-    destitute: bool,
+/// Why a busy token moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The receiver is below its share, the donor is not, and the lag is more
+    /// than a quantum (rule 5).
+    Share,
+    /// The lag is more than two quanta (rule 6).
+    Escape,
+    /// The receiver has nothing (rule 6).
+    Poverty,
+}
+
+/// A busy token that may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextMove {
+    pub(crate) receiver: Oldest,
+    pub(crate) donor: Youngest,
+    pub(crate) rule: Rule,
 }
 
 impl Database {
     /// Asks for tokens on behalf of those that free capacity did not serve.
     pub(crate) fn recall(&mut self, now: Time) {
-        if self.needy.is_empty() && self.calls.waiting.is_empty() {
-            return;
-        }
-        // No recall while capacity is free (rule 3), also while it cannot be
-        // granted for want of certainty, unless it is kept for a call that
-        // needs more of it.
-        let room = self.cap.saturating_sub(self.totals.held.try_into().unwrap_or(u32::MAX));
-        if room > 0 && !self.calls.waiting.values().any(|call| call.tokens > room) {
-            return;
-        }
-        if let Some(next) = self.looked_at.map(|at| at + LOOK_AGAIN)
-            && self.spare.is_empty()
-            && now < next
-        {
-            self.wake(next);
-            return;
-        }
-        let receivers = self.receivers(now, room);
-        let missing = receivers.iter().map(|receiver| receiver.missing).fold(0, u32::saturating_add);
-        let coming: u32 =
-            self.leases.values().filter(|lease| lease.recall == Recall::Idle).map(Lease::giving).sum();
-        let missing = missing.saturating_sub(coming);
+        let missing = self.missing();
         if missing == 0 {
             return;
         }
-        let oldest = receivers.first().map_or(Duration::ZERO, |receiver| receiver.age);
-        let missing = self.recall_idle(missing, oldest, now);
+        let missing = self.recall_idle(missing, now);
         if let (Some(quantum), true) = (self.quantum(), missing > 0) {
-            self.looked_at = Some(now);
-            self.recall_busy(&receivers, missing, quantum, now);
-            self.wake(now + (quantum / 4).max(LOOK_AGAIN));
+            self.recall_busy(missing, quantum, now);
         }
     }
 
-    /// Who waits, the oldest first.
-    fn receivers(&self, now: Time, room: u32) -> Vec<Receiver> {
-        let leases = self.needy.iter().filter_map(|session| {
-            let lease = self.leases.get(session)?;
-            let promised = self.moves.promised(*session);
-            Some(Receiver {
-                session: *session,
-                missing: lease.need().saturating_sub(promised),
-                age: lease.age(now),
-                destitute: lease.held() + promised == 0,
-            })
-        });
-        let calls = self.calls.waiting.iter().map(|(request, call)| {
-            let promised = self.moves.promised(*request);
-            Receiver {
-                session: *request,
-                missing: call.tokens.saturating_sub(room).saturating_sub(promised),
-                age: now.since(call.since),
-                destitute: promised == 0,
-            }
-        });
-        let mut receivers: Vec<Receiver> = leases.chain(calls).collect();
-        receivers.sort_by_key(|receiver| (core::cmp::Reverse(receiver.age), receiver.session));
-        receivers
+    /// Tokens that are needed, beyond those that are promised or on their way.
+    /// None while capacity is free (rule 3), also while it cannot be granted for
+    /// want of certainty or for pacing; unless it is kept for a call that needs
+    /// more of it.
+    pub(crate) fn missing(&self) -> u64 {
+        let room = self.unheld();
+        let needed = match self.kept_for() {
+            Some((_, call)) => u64::from((call.tokens - room).saturating_sub(call.promised)),
+            None if room > 0 => 0,
+            None => self.orders.missing + self.calls.missing(),
+        };
+        needed.saturating_sub(self.orders.coming)
     }
 
-    /// Asks for unused tokens, first where most are unused. Returns how many
-    /// are still missing.
-    fn recall_idle(&mut self, missing: u32, oldest: Duration, now: Time) -> u32 {
-        let grace_void = oldest > self.quantum().unwrap_or(UNFAIR_PATIENCE);
-        let mut donors: BinaryHeap<(u32, SessionId)> = BinaryHeap::new();
-        let mut ripe_at: Option<Time> = None;
-        for session in &self.spare {
-            let Some(lease) = self.leases.get(session) else { continue };
-            let ripe = lease.idle_rose + lease.demand.mean_connect.clamp(GRACE.0, GRACE.1);
-            if grace_void || now >= ripe {
-                donors.push((lease.spare(), *session));
-            } else {
-                ripe_at = Some(ripe_at.map_or(ripe, |earlier| earlier.min(ripe)));
-            }
-        }
+    /// The call that free capacity is kept for, since there is too little of it.
+    pub(crate) fn kept_for(&self) -> Option<(SessionId, &Call)> {
+        let room = self.unheld();
+        self.calls.first().filter(|(_, call)| room > 0 && call.tokens > room)
+    }
+
+    /// Asks for unused tokens, first where most are unused, and each after its
+    /// grace, which is void when somebody has waited for a quantum (rule 4).
+    /// Returns how many are still missing.
+    fn recall_idle(&mut self, missing: u64, now: Time) -> u64 {
+        let leases = &self.leases;
+        self.orders.idle.ripen(now, |session| spare_of(leases.get(&session)?));
+        let void = now.since(self.oldest_task().unwrap_or(now)) > self.quantum().unwrap_or(UNFAIR_PATIENCE);
         let mut missing = missing;
-        while let (Some((spare, session)), true) = (donors.pop(), missing > 0) {
-            let asked = spare.min(missing);
-            missing -= asked;
+        while let Some((spare, session)) = self.orders.idle.most(void).filter(|_| missing > 0) {
+            let asked = u64::from(spare).min(missing) as u32;
+            missing -= u64::from(asked);
             self.change(session, |lease| lease.lower(lease.tokens.saturating_sub(asked), Recall::Idle));
         }
-        if let (Some(at), true) = (ripe_at, missing > 0) {
+        if let Some(at) = self.orders.idle.ripens_at().filter(|_| missing > 0) {
             self.wake(at);
         }
         missing
     }
 
-    /// Asks for busy tokens: by the share gate, for those left far behind, and
-    /// for those that have none.
-    fn recall_busy(&mut self, receivers: &[Receiver], missing: u32, quantum: Duration, now: Time) {
-        let shares = Shares::of(self);
-        let mut donors = Donors::of(self, &shares, now);
-        let mut missing = missing;
-        for receiver in receivers {
-            let mut wanted = receiver.missing.min(missing);
-            let mut destitute = receiver.destitute;
-            while wanted > 0 {
-                if !self.budget_left() {
-                    return;
-                }
-                let Some(donor) = self.donor(receiver, destitute, quantum, &shares, &donors) else { break };
-                self.change(donor, |lease| {
-                    lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
-                });
-                self.moves.add(donor, receiver.session, now);
-                donors = Donors::of(self, &shares, now);
-                destitute = false;
-                wanted -= 1;
-                missing -= 1;
+    /// When the oldest task of all began to wait.
+    fn oldest_task(&self) -> Option<Time> {
+        let call = self.calls.first().map(|(_, call)| call.since);
+        self.orders.queue.oldest().into_iter().chain(call).min()
+    }
+
+    /// Asks for busy tokens, one for each that is missing, as long as one may
+    /// move.
+    fn recall_busy(&mut self, missing: u64, quantum: Duration, now: Time) {
+        for _ in 0..missing {
+            if !self.budget_left() {
+                break;
+            }
+            let Some(next) = self.next_move(quantum, now) else {
+                self.wake_for_lag(quantum, now);
+                break;
+            };
+            self.start_move(next, now);
+        }
+        if let Some(at) = self.moves.lapses_at(quantum) {
+            self.wake(at);
+        }
+    }
+
+    fn start_move(&mut self, next: NextMove, now: Time) {
+        let NextMove { receiver: (_, receiver), donor: (_, _, donor), rule: _ } = next;
+        self.change(donor, |lease| {
+            lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
+            lease.asked += 1;
+        });
+        self.promise(receiver, |promised| promised + 1);
+        self.moves.add(Move { donor, receiver, since: now });
+    }
+
+    /// The busy token that moves next, if one may: that for the oldest of those
+    /// it may move to.
+    pub(crate) fn next_move(&self, quantum: Duration, now: Time) -> Option<NextMove> {
+        let rules = [Rule::Share, Rule::Escape, Rule::Poverty];
+        let moves = rules.into_iter().filter_map(|rule| {
+            let next = self.pair(rule)?;
+            needed_lag(rule, quantum).is_none_or(|needed| lag(&next, now) > needed).then_some(next)
+        });
+        moves.min_by_key(|next| next.receiver)
+    }
+
+    /// The first receiver and the first donor by a rule, however little the one
+    /// lags behind the other: no other two lag more.
+    fn pair(&self, rule: Rule) -> Option<NextMove> {
+        let (receivers, donors) = (&self.orders.receivers, &self.orders.donors);
+        let shares = self.shares();
+        let receiver = match self.kept_for() {
+            Some(call) => as_receiver(call).filter(|(_, lack)| may_receive(rule, &shares, lack))?.0,
+            None => receivers.first(|lack| may_receive(rule, &shares, lack))?,
+        };
+        // It is not the receiver itself: whoever has no more than a half token below
+        // its share is no receiver, nobody lags behind itself, and who has nothing
+        // has nothing to give.
+        let donor = donors.first(|plenty| match rule {
+            Rule::Share => shares.not_half_below(&plenty.supply),
+            Rule::Escape => true,
+            Rule::Poverty => plenty.left > 1,
+        })?;
+        Some(NextMove { receiver, donor, rule })
+    }
+
+    /// Time alone makes a lag grow where the donor has no waiters.
+    fn wake_for_lag(&mut self, quantum: Duration, now: Time) {
+        for rule in [Rule::Share, Rule::Escape] {
+            let Some(NextMove { receiver, donor, .. }) = self.pair(rule) else { continue };
+            let due = needed_lag(rule, quantum).map(|lag| receiver.0 + lag + MOMENT);
+            if let Some(due) = due.filter(|due| donor.0 == Reverse(NOBODY) && *due > now) {
+                self.wake(due);
             }
         }
     }
 
-    /// The session whose busy token moves to the receiver, if one may be asked:
-    /// by its share, because the receiver is left far behind, or because it
-    /// has nothing.
-    fn donor(
-        &self,
-        receiver: &Receiver,
-        destitute: bool,
-        quantum: Duration,
-        shares: &Shares,
-        donors: &Donors,
-    ) -> Option<SessionId> {
-        let promised = self.moves.promised(receiver.session);
-        let below_share = self
-            .leases
-            .get(&receiver.session)
-            .is_some_and(|lease| shares.half_below(lease, lease.held() + promised));
-        let lags = |donor: &Donor, by: Duration| receiver.age.saturating_sub(donor.age) > by;
-        let by_share = donors.above_share.other_than(receiver.session);
-        let by_escape = donors.any.other_than(receiver.session);
-        let by_poverty = donors.with_two.other_than(receiver.session);
-        by_share
-            .filter(|donor| below_share && lags(donor, quantum))
-            .or_else(|| by_escape.filter(|donor| promised == 0 && lags(donor, quantum * 2)))
-            .or_else(|| by_poverty.filter(|_| destitute))
-            .map(|donor| donor.session)
+    /// The shares in everything that a stream speaks for.
+    pub(crate) fn shares(&self) -> Shares {
+        let shared = u64::from(self.cap).saturating_sub(self.orders.fixed);
+        self.orders.shares.shares(shared as u32)
     }
 
     /// Whether one more token may be in motion (rule 7): recalled, granted on
     /// the wire, or connecting.
-    fn budget_left(&self) -> bool {
+    pub(crate) fn budget_left(&self) -> bool {
         let budget = u64::from(self.cap.div_ceil(16).max(1));
         self.moves.len() as u64 + self.totals.in_flight < budget
     }
 
-    /// After a cut of the cap: recalls the excess, busy or not, from those that
-    /// have most.
-    pub(crate) fn shed(&mut self) {
-        let cap = u64::from(self.cap);
-        if self.totals.target <= cap || self.unsettled || !self.watch.may_grant() {
-            return;
+    /// Ends moves that donors have answered, and those they have not answered
+    /// for a quantum (rule 7).
+    pub(crate) fn settle_moves(&mut self, now: Time) {
+        let quantum = self.quantum().unwrap_or_default();
+        while let Some(lapsed) = self.moves.take_lapsed(now, quantum) {
+            self.end_move(lapsed);
         }
-        let attached = |lease: &Lease| matches!(lease.standing, Standing::Attached(_));
-        let mut poorest: Vec<(u32, SessionId)> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| attached(lease) && lease.counts().target > 0)
-            .map(|(session, lease)| (lease.counts().target, *session))
-            .collect();
-        poorest.sort_unstable();
-        // What others hold cannot be recalled; these share what it leaves, the
-        // poorest first, so that nobody has less than an even part but by want.
-        let recallable: u64 = poorest.iter().map(|(target, _)| u64::from(*target)).sum();
-        let mut left = cap.saturating_sub(self.totals.target - recallable);
-        let mut sharing = poorest.len() as u64;
-        for (target, session) in poorest {
-            let part = u64::from(target).min(left / sharing) as u32;
-            left -= u64::from(part);
-            sharing -= 1;
-            if part < target {
-                self.change(session, |lease| lease.lower(part, Recall::NextReturn));
+        while let Some(donor) = self.answered.pop() {
+            while self.leases.get(&donor).is_some_and(Lease::has_answered) {
+                let Some(answered) = self.moves.take_answered(donor) else { break };
+                self.end_move(answered);
             }
         }
     }
 
-    /// Recalls everything; connections in use run out.
-    pub(crate) fn drain(&mut self) {
-        let sessions: Vec<SessionId> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| matches!(lease.standing, Standing::Attached(_)) && lease.tokens > 0)
-            .map(|(session, _)| *session)
-            .collect();
-        for session in sessions {
-            self.change(session, |lease| lease.lower(0, Recall::NextReturn));
+    /// A session is gone, and with it what it was asked for or promised.
+    pub(crate) fn forget_moves(&mut self, session: SessionId) {
+        while let Some(step) = self.moves.take_of(session) {
+            self.end_move(step);
         }
     }
+
+    fn end_move(&mut self, step: Move) {
+        self.change(step.donor, |lease| lease.asked -= 1);
+        self.promise(step.receiver, |promised| promised - 1);
+    }
+
+    fn promise(&mut self, receiver: SessionId, change: impl Fn(u32) -> u32) {
+        if self.change(receiver, |lease| lease.promised = change(lease.promised)).is_none() {
+            self.promise_call(receiver, change);
+        }
+    }
+}
+
+/// Whether a token may move to one who lacks so much, by a rule.
+pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
+    match rule {
+        Rule::Share => lack.supply.is_some_and(|supply| shares.half_below(&supply)),
+        Rule::Escape => lack.promised == 0,
+        Rule::Poverty => lack.tokens == 0,
+    }
+}
+
+/// How far the receiver must lag behind the donor; none: it need not at all.
+fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
+    match rule {
+        Rule::Share => Some(quantum),
+        Rule::Escape => Some(quantum * 2),
+        Rule::Poverty => None,
+    }
+}
+
+/// By how much the receiver's oldest task is older than the donor's.
+fn lag(next: &NextMove, now: Time) -> Duration {
+    let age = |since: Time| now.since(since);
+    age(next.receiver.0).saturating_sub(age(next.donor.0.0))
 }

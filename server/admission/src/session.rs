@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) unclaimed: Vec<DatabaseId>,
     /// Calls that were handed the lease and may not have got it.
     pub(crate) handed: Vec<Ticket>,
+    /// When its silence is looked at next.
+    pub(crate) look_at: Option<Running>,
     /// As last written.
     pub(crate) written: Option<durable::Session>,
 }
@@ -71,10 +73,13 @@ impl Session {
     pub(crate) fn is_stale(&self, record: &durable::Session) -> bool {
         let Some(written) = &self.written else { return true };
         let worth_writing = millis(self.ttl) / 4;
-        let silence = written.silent_ms.abs_diff(record.silent_ms);
         let same = durable::Session { silent_ms: record.silent_ms, ..written.clone() } == *record;
-        let speaking = self.stream.is_some();
-        !same || (silence >= worth_writing && (!speaking || written.silent_ms > 0))
+        // Of one that speaks, only a silence that is over is worth writing.
+        let silence = match self.stream {
+            Some(_) => written.silent_ms.saturating_sub(record.silent_ms),
+            None => written.silent_ms.abs_diff(record.silent_ms),
+        };
+        !same || silence >= worth_writing
     }
 
     /// The standing of its leases after a restart at `now`.

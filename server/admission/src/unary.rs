@@ -1,15 +1,13 @@
 //! Unary leases: calls that wait for all of their tokens, and what becomes of
 //! them. `docs/protocol.md`, "Unary leases".
 
-use alloc::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{sync::Arc, vec::Vec};
 
 use crate::{
     Acquire, DatabaseId, Effect, ReleaseTarget, SessionId, Ticket, Time, UnaryReply,
+    calls::Call,
     core::Core,
+    database::Database,
     durable::{Kind, Outcome, Unary},
     session::Session,
 };
@@ -19,24 +17,6 @@ pub(crate) const WAITING_CALLS: u32 = 10_000;
 
 /// Most attempts at one request whose delivery is watched.
 const HANDED: usize = 64;
-
-/// The calls that wait for one database.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    pub(crate) waiting: BTreeMap<SessionId, Call>,
-    /// Served, not yet answered.
-    pub(crate) granted: Vec<(SessionId, Call)>,
-}
-
-/// One request, with every attempt at it that still waits.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) tickets: Vec<Ticket>,
-    pub(crate) tokens: u32,
-    pub(crate) node: Arc<str>,
-    pub(crate) workload: Arc<str>,
-    pub(crate) since: Time,
-}
 
 impl Core {
     pub(crate) fn acquire(&mut self, now: Time, acquire: Acquire, effects: &mut Vec<Effect>) {
@@ -62,28 +42,22 @@ impl Core {
             return Err(self.repeat(&acquire));
         }
         let Acquire { ticket, request, node, workload, database: id, tokens } = acquire;
-        let elsewhere =
-            self.databases.iter().any(|other| other.id != id && other.calls.waiting.contains_key(&request));
-        let database = &mut self.databases[id.0 as usize];
-        let room_in_queue = (database.calls.waiting.len() as u32) < WAITING_CALLS;
-        if elsewhere {
+        let waits_at = |other: &Database| other.calls.get(request).is_some();
+        if self.databases.iter().any(|other| other.id != id && waits_at(other)) {
             return Err(UnaryReply::Mismatch);
         }
-        match database.calls.waiting.entry(request) {
-            Entry::Occupied(mut waiting) => {
-                let call = waiting.get_mut();
-                if call.node != node || call.tokens != tokens {
-                    return Err(UnaryReply::Mismatch);
-                }
-                call.tickets.push(ticket);
+        let database = &mut self.databases[id.0 as usize];
+        match database.calls.get(request) {
+            Some(call) if call.node != node || call.tokens != tokens => return Err(UnaryReply::Mismatch),
+            Some(_) => database.calls.attempt(request, ticket),
+            None if tokens > database.cap => return Err(UnaryReply::TooMany { cap: database.cap }),
+            None if database.calls.len() >= WAITING_CALLS as usize => {
+                return Err(UnaryReply::QueueFull { bound: WAITING_CALLS });
             }
-            Entry::Vacant(_) if tokens > database.cap => {
-                return Err(UnaryReply::TooMany { cap: database.cap });
-            }
-            Entry::Vacant(_) if !room_in_queue => return Err(UnaryReply::QueueFull { bound: WAITING_CALLS }),
-            Entry::Vacant(free) => {
+            None => {
                 let tickets = Vec::from([ticket]);
-                free.insert(Call { tickets, tokens, node, workload, since: now });
+                let call = Call { tickets, tokens, node, workload, since: now, promised: 0 };
+                database.insert_call(request, call);
             }
         }
         self.tickets.insert(ticket, (id, request));
@@ -138,9 +112,12 @@ impl Core {
                 databases: Vec::from([id]),
                 unclaimed: Vec::new(),
                 handed: call.tickets.clone(),
+                look_at: None,
                 written: None,
             };
             self.sessions.insert(request, session);
+            self.look_later(request);
+            self.write_later(request);
             self.write_session(request, effects);
             for ticket in &call.tickets {
                 self.tickets.remove(ticket);
@@ -163,7 +140,8 @@ impl Core {
         for ticket in &call.tickets {
             self.tickets.insert(*ticket, (id, request));
         }
-        self.databases[id.0 as usize].calls.waiting.insert(request, call);
+        // What was promised to it ended with its lease.
+        self.databases[id.0 as usize].insert_call(request, Call { promised: 0, ..call });
     }
 
     /// An attempt is over without an answer: its caller is gone, or has waited
@@ -189,13 +167,10 @@ impl Core {
             let reply = if self.store_fails() { UnaryReply::StoreUnavailable } else { UnaryReply::TimedOut };
             effects.push(Effect::Reply { ticket, reply });
         }
-        let waiting = &mut self.databases[id.0 as usize].calls.waiting;
-        if let Entry::Occupied(mut call) = waiting.entry(request) {
-            call.get_mut().tickets.retain(|other| *other != ticket);
-            if call.get().tickets.is_empty() {
-                call.remove();
-                self.decide(now, id, effects);
-            }
+        let database = &mut self.databases[id.0 as usize];
+        if database.calls.give_up(request, ticket) {
+            database.remove_call(request);
+            self.decide(now, id, effects);
         }
     }
 
@@ -278,14 +253,13 @@ impl Core {
         node: &Arc<str>,
         effects: &mut Vec<Effect>,
     ) -> UnaryReply {
-        let holder = self.databases.iter().find(|database| database.calls.waiting.contains_key(&request));
-        let Some(id) = holder.map(|database| database.id) else { return UnaryReply::Unknown };
-        let waiting = &mut self.databases[id.0 as usize].calls.waiting;
-        let Some(call) = waiting.get(&request) else { return UnaryReply::Unknown };
-        if call.node != *node {
+        let holder = self.databases.iter_mut().find(|database| database.calls.get(request).is_some());
+        let Some(database) = holder else { return UnaryReply::Unknown };
+        let id = database.id;
+        if database.calls.get(request).is_some_and(|call| call.node != *node) {
             return UnaryReply::Foreign;
         }
-        for ticket in waiting.remove(&request).into_iter().flat_map(|call| call.tickets) {
+        for ticket in database.remove_call(request).into_iter().flat_map(|call| call.tickets) {
             self.tickets.remove(&ticket);
             effects.push(Effect::Reply { ticket, reply: UnaryReply::Cancelled });
         }
@@ -312,6 +286,7 @@ impl Core {
         for database in &databases {
             self.databases[database.0 as usize].remove(id, effects);
         }
+        self.look_later(id);
         self.write_session(id, effects);
         for database in databases {
             self.decide(now, database, effects);

@@ -199,7 +199,7 @@ impl Database {
             unseen: self.watch.unseen(),
             quarantined: count(self.totals.quarantined),
             max_connections: newest.map(|(_, seen)| seen.max_connections),
-            waiting: count(self.totals.waiting + self.calls.waiting.len() as u64),
+            waiting: count(self.totals.waiting + self.calls.len() as u64),
             sessions: count(self.totals.live),
             admission: self.settings.admission,
             draining: self.settings.draining,
