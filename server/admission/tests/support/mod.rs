@@ -8,8 +8,12 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
+    unused_imports,
     reason = "support of tests"
 )]
+
+mod node;
+mod script;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,118 +22,14 @@ use std::{
 };
 
 use leasehold_admission::{
-    Admission, Allotment, Claim, Core, DatabaseId, DatabaseSettings, Demand, Effect, Event, Hello,
-    LossPolicy, Note, Observation, Recall, SessionId, StreamId, Time, UnaryReply,
+    Admission, Claim, Core, DatabaseId, DatabaseSettings, Effect, Event, Hello, LossPolicy, Note,
+    Observation, SessionId, StreamId, Time, UnaryReply,
     durable::{Change, State},
 };
+pub use node::{Node, ToNode};
+pub use script::{check, run};
 
 pub const DB: DatabaseId = DatabaseId(0);
-
-/// A node that keeps the rules: rules 4, 5, 9, 10, 12 and 14 of
-/// `docs/protocol.md`, without connections that take time.
-#[derive(Clone, Debug, Default)]
-pub struct Node {
-    pub session: u128,
-    pub stream: Option<StreamId>,
-    pub welcomed: bool,
-    /// Tokens kept: in use, idle, or (past the deadline) nothing else.
-    pub in_use: u32,
-    pub idle: u32,
-    pub waiting: u32,
-    pub waiting_since: Time,
-    pub warm: u32,
-    pub mean_hold: Duration,
-    acknowledged: u64,
-    target: u32,
-    recall: Option<Recall>,
-    /// Sent by the server, not yet received.
-    pub incoming: VecDeque<ToNode>,
-    /// Sent to the server, not yet received.
-    pub outgoing: VecDeque<Event>,
-    /// Deliver at once.
-    pub prompt: bool,
-    pub deadline: Option<Time>,
-    /// When Hello or keep-alives were sent that are not answered yet.
-    pub unanswered: VecDeque<(u64, Time)>,
-}
-
-#[derive(Clone, Debug)]
-pub enum ToNode {
-    Welcome(u64),
-    Allotment(Allotment),
-    KeepAlive(u64),
-    Closed,
-}
-
-impl Node {
-    pub fn holding(&self) -> u32 {
-        self.in_use + self.idle
-    }
-
-    fn demand(&self, now: Time) -> Demand {
-        // Past its deadline it cannot take tokens, so it asks for none: the
-        // server would grant and be given back without an end.
-        let lapsed = self.is_lapsed(now);
-        let waiting = if lapsed { 0 } else { self.waiting };
-        let warm = if lapsed { 0 } else { self.warm };
-        let waiting_for = if waiting > 0 { now.since(self.waiting_since) } else { Duration::ZERO };
-        Demand {
-            acknowledged: self.acknowledged,
-            holding: self.holding(),
-            established: self.holding(),
-            in_use: self.in_use,
-            idle: self.idle,
-            waiting,
-            wanted: (self.in_use + waiting).max(warm),
-            oldest_wait: waiting_for,
-            mean_hold: self.mean_hold,
-            ..Demand::default()
-        }
-    }
-
-    /// Past its deadline, or never given one.
-    fn is_lapsed(&self, now: Time) -> bool {
-        self.deadline.is_none_or(|deadline| now >= deadline)
-    }
-
-    fn apply(&mut self, allotment: Allotment, now: Time) {
-        self.acknowledged = allotment.sequence;
-        if self.is_lapsed(now) {
-            return;
-        }
-        self.target = allotment.tokens;
-        self.recall = None;
-        while self.holding() < self.target {
-            self.idle += 1;
-        }
-        if self.holding() > self.target {
-            let idle = self.idle.min(self.holding() - self.target);
-            self.idle -= idle;
-            self.recall = (allotment.recall == Recall::NextReturn).then_some(Recall::NextReturn);
-        }
-        self.serve();
-    }
-
-    pub fn serve(&mut self) {
-        let served = self.idle.min(self.waiting);
-        self.idle -= served;
-        self.in_use += served;
-        self.waiting -= served;
-    }
-
-    /// One task gives its connection back.
-    pub fn give_back(&mut self) {
-        if self.in_use == 0 {
-            return;
-        }
-        self.in_use -= 1;
-        let leaves = self.recall == Some(Recall::NextReturn) && self.in_use + self.idle >= self.target;
-        if !leaves {
-            self.idle += 1;
-            self.serve();
-        }
-    }
-}
 
 #[derive(Debug)]
 pub struct World {
@@ -445,98 +345,5 @@ impl World {
             self.nodes.iter().map(|(name, node)| format!("{name}={}", node.holding())).collect();
         let view = &self.core.databases(self.now)[0];
         format!("{} held={} free={}", nodes.join(" "), view.held, view.free).trim().to_owned()
-    }
-}
-
-impl Node {
-    fn answered(&mut self, id: u64, now: Time, ttl: Duration) {
-        let Some(at) = self.unanswered.iter().position(|(other, _)| *other == id) else { return };
-        let (_, sent) = self.unanswered[at];
-        self.unanswered.drain(..=at);
-        if sent + ttl > now {
-            self.deadline = Some(self.deadline.map_or(sent + ttl, |deadline| deadline.max(sent + ttl)));
-        }
-    }
-
-    /// Past its deadline a fenced node closes everything.
-    fn mind_deadline(&mut self, now: Time) {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.in_use = 0;
-            self.idle = 0;
-        }
-    }
-}
-
-/// Runs a script and compares what is left.
-pub fn check(settings: DatabaseSettings, script: &str, expected: &str) -> World {
-    let mut world = World::new(settings);
-    run(&mut world, script);
-    assert_eq!(world.show(), expected, "after:\n{script}");
-    world
-}
-
-/// Runs a script: one command a line, `#` starts a comment.
-///
-/// `hello N` · `wait N COUNT` (so many tasks begin to wait) · `cancel N` (all
-/// stop waiting) · `return N COUNT` · `pass TIME` · `mute N` / `unmute N` (its
-/// messages are held up / flow again) · `deliver N server|node` · `disconnect N`
-/// · `kill N` · `restart` · `store fails|works` · `observe MAX FLEET OTHERS` ·
-/// `alive N` (keep-alive) · `expect STATE`.
-pub fn run(world: &mut World, script: &str) {
-    for line in script.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let Some(command) = words.first() else { continue };
-        let name = words.get(1).copied().unwrap_or_default();
-        let count = |at: usize| words.get(at).map_or(1, |word| word.parse().expect("a count"));
-        match *command {
-            "hello" => world.hello(name),
-            "wait" => {
-                let now = world.now;
-                let node = world.node(name);
-                if node.waiting == 0 {
-                    node.waiting_since = now;
-                }
-                node.waiting += count(2);
-                node.serve();
-                world.report(name);
-            }
-            "cancel" => {
-                world.node(name).waiting = 0;
-                world.report(name);
-            }
-            "return" => {
-                for _ in 0..count(2) {
-                    world.node(name).give_back();
-                    world.report(name);
-                    world.pump();
-                }
-            }
-            "pass" => world.pass(parse_duration(name)),
-            "alive" => world.keep_alive(name),
-            "mute" => world.node(name).prompt = false,
-            "unmute" => world.node(name).prompt = true,
-            "deliver" if words[2] == "server" => world.deliver_to_server(name),
-            "deliver" => world.deliver_to_node(name),
-            "disconnect" => world.disconnect(name),
-            "kill" => world.kill(name),
-            "restart" => world.restart(),
-            "store" if name == "fails" => world.store_fails = true,
-            "store" => world.mend_store(),
-            "observe" => world.observe(count(1), count(2), count(3)),
-            "expect" => assert_eq!(world.show(), words[1..].join(" "), "at: {line}"),
-            other => panic!("no such command: {other}"),
-        }
-        world.pump();
-    }
-}
-
-fn parse_duration(word: &str) -> Duration {
-    let digits = word.trim_end_matches(|c: char| c.is_alphabetic());
-    let number: u64 = digits.parse().expect("a duration");
-    match &word[digits.len()..] {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        unit => panic!("no such unit: {unit}"),
     }
 }

@@ -1,0 +1,105 @@
+//! Who gets a token next, and whose moves.
+
+use leasehold_admission::{Admission, DatabaseSettings, Note};
+
+use crate::support::{World, check, run, settings};
+
+fn unfair(cap: u32) -> DatabaseSettings {
+    DatabaseSettings { admission: Admission::Unfair, ..settings(cap) }
+}
+
+#[test]
+fn a_busy_node_gets_all_that_is_free() {
+    check(settings(10), "hello a\nhello b\nwait a 20", "a=10 b=0 held=10 free=0");
+}
+
+#[test]
+fn demand_is_a_level_and_draws_no_token_twice() {
+    check(
+        settings(10),
+        "hello a\nwait a 3\ndeliver a server\npass 1s\nalive a\nwait a 1",
+        "a=4 held=4 free=6",
+    );
+}
+
+#[test]
+fn idle_tokens_move_to_who_waits() {
+    let script = "hello a\nhello b\nwait a 10\nreturn a 10\npass 100ms\nwait b 4";
+    check(settings(10), script, "a=6 b=4 held=10 free=0");
+}
+
+#[test]
+fn no_recall_while_capacity_is_free() {
+    let world =
+        check(settings(10), "hello a\nhello b\nwait a 5\nreturn a 5\nwait b 5", "a=5 b=5 held=10 free=0");
+    assert!(!world.notes.iter().any(|note| matches!(note, Note::Recalled { .. })));
+}
+
+#[test]
+fn an_idle_connection_has_a_grace() {
+    let script =
+        "hello a\nhello b\nwait a 10\nreturn a 10\nwait b 1\nexpect a=10 b=0 held=10 free=0\npass 2ms";
+    check(settings(10), script, "a=9 b=1 held=10 free=0");
+}
+
+#[test]
+fn unfair_leaves_busy_tokens_where_they_are() {
+    let script = "hello a\nhello b\nwait a 30\nwait b 5\npass 5s\nreturn a 5\npass 1s";
+    check(unfair(10), script, "a=10 b=0 held=10 free=0");
+}
+
+#[test]
+fn fair_serves_a_node_that_has_nothing() {
+    let script = "hello a\nhello b\nwait a 30\nwait b 5\npass 3ms\nreturn a 5";
+    check(settings(10), script, "a=9 b=1 held=10 free=0");
+}
+
+#[test]
+fn fair_moves_busy_tokens_toward_shares_once_the_lag_is_a_quantum() {
+    let mut world = World::new(settings(16));
+    run(&mut world, "hello a\nhello b\nwait a 40\nwait b 40");
+    for _ in 0..60 {
+        run(&mut world, "pass 20ms\nreturn a 1\nreturn b 1\nalive a\nalive b");
+        let now = world.now;
+        // a's tasks are served quickly, b's are old.
+        world.node("a").waiting_since = now;
+    }
+    let (a, b) = (world.nodes["a"].holding(), world.nodes["b"].holding());
+    assert!(a + b == 16 && (7..=9).contains(&a), "a={a} b={b}");
+}
+
+fn recalled(world: &World) -> u32 {
+    let sessions = world.core.sessions(world.now);
+    sessions
+        .iter()
+        .flat_map(|session| &session.leases)
+        .map(|lease| lease.holding.saturating_sub(lease.allotment))
+        .sum()
+}
+
+#[test]
+fn the_motion_budget_bounds_busy_recalls() {
+    let mut world = World::new(settings(16));
+    run(&mut world, "hello a\nhello b\nhello c\nwait a 40\nwait b 5\nwait c 5\npass 90ms");
+    assert_eq!(recalled(&world), 1);
+    // A donor that does not answer is asked for more, up to half of what it uses.
+    run(&mut world, "pass 5s");
+    assert!(recalled(&world) <= 8, "{} recalled", recalled(&world));
+}
+
+#[test]
+fn connects_in_flight_are_bounded() {
+    let mut world = World::new(settings(500));
+    run(&mut world, "hello a\nmute a\nwait a 400\ndeliver a server");
+    assert_eq!(world.core.databases(world.now)[0].held, 32);
+}
+
+#[test]
+fn warm_connections_take_free_tokens_only() {
+    let mut world = World::new(settings(4));
+    run(&mut world, "hello a\nhello b\nwait a 3\nreturn a 3");
+    world.node("b").warm = 4;
+    world.report("b");
+    world.pump();
+    run(&mut world, "pass 1s\nexpect a=3 b=1 held=4 free=0");
+}

@@ -1,0 +1,20 @@
+//! The rules of `docs/protocol.md` and `docs/admission.md` that are the
+//! server's, one short script each.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accounts;
+mod fairness;
+mod lost;
+mod silence;
+mod unary;
+mod watch;
+
+use leasehold_admission::{DatabaseSettings, LossPolicy};
+use support::settings;
+
+/// A database whose probe keeps 10 connections back.
+fn watched() -> DatabaseSettings {
+    DatabaseSettings { watched: true, cap: None, reserve: 10, on_loss: LossPolicy::Keep, ..settings(0) }
+}
