@@ -40,7 +40,11 @@ impl Core {
 
     /// A session is to be looked at with the next tick, whatever its silence.
     pub(crate) fn look_soon(&mut self, id: SessionId) {
-        self.plan_look(id, Some(self.running()));
+        let Some(session) = self.sessions.get(&id) else { return };
+        // One that is overdue is looked at with the next tick anyway.
+        if session.look_at.is_none_or(|planned| planned > self.running()) {
+            self.plan_look(id, Some(self.running()));
+        }
     }
 
     /// What is kept back of sessions may be kept for shorter from now on.

@@ -113,7 +113,10 @@ impl World {
             }
             CoreEvent::ProbeDown { database, .. } => self.goes_by_its_last_cap(database.0 as usize),
             CoreEvent::Configure { database, settings } => {
-                self.ledgers.all[database.0 as usize].cap = u64::from(settings.cap.unwrap_or(u32::MAX));
+                let ledger = &mut self.ledgers.all[database.0 as usize];
+                ledger.cap = u64::from(settings.cap.unwrap_or(u32::MAX));
+                // Another change may follow within the same pass.
+                ledger.bound = ledger.bound.max(ledger.cap);
             }
             CoreEvent::Hello(_)
             | CoreEvent::Demand { .. }

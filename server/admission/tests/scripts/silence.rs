@@ -43,3 +43,19 @@ fn fenced_tokens_come_back_after_ttl_and_grace() {
     run(&mut world, "expect a=0 b=0 held=10 free=0\npass 2s");
     assert_eq!(world.nodes["b"].holding(), 3);
 }
+
+/// A failed commit brings the look at everybody it concerns forward, also where it
+/// is overdue already.
+#[test]
+fn a_failed_commit_puts_no_look_off() {
+    let mut world = World::new(settings(10));
+    run(&mut world, "hello a\nhello b\nwait a 6\nreturn a 6\npass 1s\nalive b\nmute a");
+    for _ in 0..11 {
+        world.now = world.now + Duration::from_secs(1);
+        run(&mut world, "alive b");
+    }
+    run(&mut world, "store fails\nwait b 10");
+    world.core.check();
+    run(&mut world, "pass 1s\npass 1s");
+    assert!(world.notes.iter().any(|note| matches!(note, Note::Expired { .. })), "nobody expired");
+}
