@@ -184,9 +184,16 @@ impl Core {
         }
     }
 
+    /// A sign of life. It also says that everything is as it was reported last:
+    /// whoever has nothing new to report would seem to have dead sockets for ever.
     pub(crate) fn keep_alive(&mut self, stream: StreamId, id: u64, effects: &mut Vec<Effect>) {
-        if self.heard(stream, effects).is_some() {
-            effects.push(Effect::KeepAlive { stream, id });
+        let Some(session) = self.heard(stream, effects) else { return };
+        effects.push(Effect::KeepAlive { stream, id });
+        for database in self.sessions[&session].databases.clone() {
+            let at = &mut self.databases[database.0 as usize];
+            if at.leases.get(&session).is_some_and(Lease::seems_dead) {
+                at.change(session, Lease::stands_by_its_report);
+            }
         }
     }
 

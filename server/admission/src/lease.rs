@@ -351,6 +351,16 @@ impl Lease {
         self.sockets_dead = true;
     }
 
+    /// Whether its last report is from before the database restarted.
+    pub(crate) fn seems_dead(&self) -> bool {
+        self.sockets_dead
+    }
+
+    /// The node says that its last report is still true.
+    pub(crate) fn stands_by_its_report(&mut self) {
+        self.sockets_dead = false;
+    }
+
     /// Takes a report. Returns what it reports beyond everything that was ever
     /// counted; zero from a node that keeps the rules.
     pub(crate) fn report(&mut self, demand: Demand, now: Time) -> u32 {

@@ -137,6 +137,32 @@ fn dead_sockets_hide_no_strays() {
     run(&mut world, "pass 300ms\nwait b 10\nexpect a=10 b=7 held=17 free=0");
 }
 
+/// P4. A node whose connections are all back before it would report has nothing new
+/// to report: its keep-alives say that its last report is true, or it would be in
+/// doubt for ever, and what is kept back for the doubt with it.
+#[test]
+fn a_node_with_nothing_new_to_report_is_believed_again() {
+    let mut world = World::new(watched());
+    run(&mut world, "observe 40 0 0\nhello a\nhello b\nwait a 25");
+    world.apply(Event::ObservationStarts { database: DB });
+    let (sent, uptime) = (world.now, Duration::from_millis(50));
+    let observation = Observation { sent, max_connections: 40, uptime, fleet: 25, others: 0 };
+    world.apply(Event::Observed { database: DB, observation });
+    run(&mut world, "pass 300ms\nwait b 10\nexpect a=25 b=0 held=25 free=0");
+    let after_restart = |world: &mut World, fleet| {
+        world.apply(Event::ObservationStarts { database: DB });
+        let (sent, uptime) = (world.now, Duration::from_secs(1));
+        let observation = Observation { sent, max_connections: 40, uptime, fleet, others: 0 };
+        world.apply(Event::Observed { database: DB, observation });
+        run(world, "pass 300ms");
+    };
+    after_restart(&mut world, 25);
+    assert_eq!(world.show(), "a=25 b=0 held=25 free=0");
+    run(&mut world, "alive a");
+    after_restart(&mut world, 25);
+    assert_eq!(world.show(), "a=25 b=5 held=30 free=0");
+}
+
 /// U2. Repeating a request is a sign of life.
 #[test]
 fn a_repeated_request_renews_its_lease() {

@@ -46,6 +46,8 @@ pub(crate) struct Sight {
 #[derive(Clone, Copy, Debug)]
 struct Said {
     established: u64,
+    /// The database has restarted since.
+    dead: bool,
     possible: u64,
 }
 
@@ -141,8 +143,8 @@ impl World {
                 (sight.pending, sight.unsettled) = (None, true);
             }
             CoreEvent::Configure { database, .. } => self.sights[database.0 as usize].unsettled = true,
-            CoreEvent::KeepAlive { .. }
-            | CoreEvent::Goodbye { .. }
+            CoreEvent::KeepAlive { stream, .. } => self.stands_by_its_reports(World::stream_of(*stream)),
+            CoreEvent::Goodbye { .. }
             | CoreEvent::Acquire(_)
             | CoreEvent::AcquireEnded { .. }
             | CoreEvent::Renew { .. }
@@ -164,9 +166,22 @@ impl World {
 
     fn said(&mut self, process: usize, database: usize, demand: &Demand) {
         let possible = demand.established + demand.opening + demand.closing;
-        let said = Said { established: demand.established.into(), possible: possible.into() };
+        let said = Said { established: demand.established.into(), possible: possible.into(), dead: false };
         self.sights[database].said[process] = Some(said);
         self.look_at_sums(database);
+    }
+
+    /// A keep-alive says that all is as it was reported.
+    fn stands_by_its_reports(&mut self, stream: usize) {
+        let process = self.streams[stream].process;
+        if self.processes[process].attached == Some(stream) {
+            for database in 0..self.sights.len() {
+                if let Some(said) = &mut self.sights[database].said[process] {
+                    said.dead = false;
+                }
+                self.look_at_sums(database);
+            }
+        }
     }
 
     /// A stream speaks for nobody any more.
@@ -192,7 +207,7 @@ impl World {
         sight.unsettled = true;
         if observation.uptime < self.ledgers.all[database].uptime {
             // The sockets of every report are dead.
-            sight.said.iter_mut().flatten().for_each(|said| said.established = 0);
+            sight.said.iter_mut().flatten().for_each(|said| said.dead = true);
         }
         while let Some(look) = sight.looks.pop_front() {
             if look.sent == observation.sent {
@@ -213,6 +228,7 @@ impl World {
     fn sums(&self, database: usize) -> (u64, u64) {
         let sight = &self.sights[database];
         let sum = |(least, most): (u64, u64), process: &usize| match sight.said[*process] {
+            Some(said) if said.dead => (least, most + said.possible),
             Some(said) => (least + said.established, most + said.possible),
             None => (least, most + self.ledgers.all[database].ceiling_of(*process)),
         };
