@@ -185,14 +185,15 @@ impl Core {
     }
 
     /// A sign of life. It also says that everything is as it was reported last:
-    /// whoever has nothing new to report would seem to have dead sockets for ever.
-    pub(crate) fn keep_alive(&mut self, stream: StreamId, id: u64, effects: &mut Vec<Effect>) {
+    /// whoever has nothing new to report would be doubted for ever.
+    pub(crate) fn keep_alive(&mut self, now: Time, stream: StreamId, id: u64, effects: &mut Vec<Effect>) {
         let Some(session) = self.heard(stream, effects) else { return };
         effects.push(Effect::KeepAlive { stream, id });
         for database in self.sessions[&session].databases.clone() {
             let at = &mut self.databases[database.0 as usize];
-            if at.leases.get(&session).is_some_and(Lease::seems_dead) {
+            if at.leases.get(&session).is_some_and(Lease::is_doubted) {
                 at.change(session, Lease::stands_by_its_report);
+                self.decide(now, database, effects);
             }
         }
     }

@@ -137,7 +137,7 @@ impl Core {
         match event {
             Event::Hello(hello) => self.hello(now, hello, effects),
             Event::Demand { stream, database, demand } => self.demand(now, stream, database, demand, effects),
-            Event::KeepAlive { stream, id } => self.keep_alive(stream, id, effects),
+            Event::KeepAlive { stream, id } => self.keep_alive(now, stream, id, effects),
             Event::Goodbye { stream } => self.goodbye(now, stream, effects),
             Event::StreamEnded { stream } => self.stream_ended(now, stream, effects),
             Event::Acquire(acquire) => self.acquire(now, acquire, effects),

@@ -3,7 +3,7 @@
 //! Knows nothing of other sessions.
 
 use alloc::{boxed::Box, collections::VecDeque};
-use core::time::Duration;
+use core::{mem::replace, time::Duration};
 
 use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shares::Weight};
 
@@ -108,6 +108,8 @@ pub(crate) struct Lease {
     told: (u32, Recall),
     /// Spare tokens that an idle recall could not get.
     refused: u32,
+    /// The last idle recall was answered with tokens left over that are unused.
+    left_unused: bool,
     /// The database restarted after the node's last report.
     sockets_dead: bool,
     /// The account before the first raise since the last commit.
@@ -148,6 +150,7 @@ impl Lease {
             sequence: 0,
             told: (held, Recall::None),
             refused: 0,
+            left_unused: false,
             sockets_dead: false,
             before: None,
             touched: false,
@@ -300,7 +303,7 @@ impl Lease {
         self.tokens = claim.holding;
         self.recall = Recall::None;
         self.told = (self.tokens, self.recall);
-        self.refused = 0;
+        (self.refused, self.left_unused) = (0, false);
         self.accept(claim, now);
         self.sequence
     }
@@ -351,14 +354,16 @@ impl Lease {
         self.sockets_dead = true;
     }
 
-    /// Whether its last report is from before the database restarted.
-    pub(crate) fn seems_dead(&self) -> bool {
-        self.sockets_dead
+    /// Whether something is held against its last report: that it is from before
+    /// the database restarted, or that what it shows as unused is not to be had.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.sockets_dead || self.refused > 0
     }
 
     /// The node says that its last report is still true.
     pub(crate) fn stands_by_its_report(&mut self) {
         self.sockets_dead = false;
+        self.refused = 0;
     }
 
     /// Takes a report. Returns what it reports beyond everything that was ever
@@ -390,12 +395,22 @@ impl Lease {
         if holding > self.tokens && (given_up || self.recall == Recall::NextReturn) {
             return;
         }
-        if holding > self.tokens {
-            self.refused = self.demand.idle + self.demand.unopened();
+        if self.recall == Recall::Idle {
+            self.judge_answer(holding > self.tokens);
         }
         self.tokens = holding;
         self.recall = Recall::None;
         self.told = (self.tokens, self.recall);
+    }
+
+    /// An idle recall was answered, with tokens kept or not. Whoever follows it
+    /// leaves nothing unused: what is unused in the answer has come back between
+    /// the two, and can be asked for. Twice in a row it is rather that the node
+    /// does not follow.
+    fn judge_answer(&mut self, kept: bool) {
+        let unused = self.demand.idle + self.demand.unopened();
+        let again = replace(&mut self.left_unused, kept && unused > 0);
+        self.refused = if again && kept { unused } else { 0 };
     }
 
     fn accept(&mut self, demand: Demand, now: Time) {

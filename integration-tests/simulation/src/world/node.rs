@@ -144,6 +144,8 @@ impl World {
             attached: None,
         });
         self.nodes[node].process = Some(number);
+        // Of the machine's sleep, a process misses what comes after its start.
+        self.nodes[node].frozen_at = self.nodes[node].frozen_at.max(self.now);
         self.databases.meet(number);
         self.met(number);
         let mut effects = Vec::new();

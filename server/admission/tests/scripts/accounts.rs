@@ -1,7 +1,7 @@
 //! What is counted as held, and what becomes of it: streams, claims, the store,
 //! operators.
 
-use leasehold_admission::{DatabaseSettings, Demand, Event, LossPolicy, Note, Recall, StreamId};
+use leasehold_admission::{Admission, DatabaseSettings, Demand, Event, LossPolicy, Note, Recall, StreamId};
 
 use crate::support::{DB, World, check, run, settings};
 
@@ -86,6 +86,44 @@ fn an_idle_recall_that_finds_nothing_is_taken_back() {
     let view = world.core.sessions(world.now);
     let allotment = view.iter().find(|session| &*session.node == "a").unwrap().leases[0].allotment;
     assert!(allotment >= 3, "taken back, but for what fair order moves");
+}
+
+/// Two of a's four connections are idle, b waits for one, and a is asked for it.
+fn asked_for_an_idle_one() -> (World, StreamId, Demand) {
+    let unfair = DatabaseSettings { admission: Admission::Unfair, ..settings(4) };
+    let mut world = World::new(unfair);
+    run(&mut world, "hello a\nhello b\nwait a 4\nreturn a 2\npass 1s\nmute a\nwait b 1");
+    assert_eq!(idle_recalls(&world), 1);
+    let stream = world.nodes["a"].stream.unwrap();
+    let kept = Demand { acknowledged: u64::MAX, holding: 4, established: 4, ..Demand::default() };
+    (world, stream, Demand { in_use: 2, idle: 2, ..kept })
+}
+
+fn idle_recalls(world: &World) -> usize {
+    let idle = |note: &&Note| matches!(note, Note::Recalled { recall: Recall::Idle, .. });
+    world.notes.iter().filter(idle).count()
+}
+
+/// Rule 9. When the recall came all were in use; when it was answered two were not.
+#[test]
+fn what_came_back_before_the_answer_was_not_refused() {
+    let (mut world, stream, two_idle) = asked_for_an_idle_one();
+    world.apply(Event::Demand { stream, database: DB, demand: two_idle });
+    assert_eq!(idle_recalls(&world), 2);
+    run(&mut world, "unmute a\nexpect a=3 b=1 held=4 free=0");
+}
+
+/// Rule 9. A node that shows unused tokens and gives none is asked twice, and then
+/// not before its next keep-alive.
+#[test]
+fn whoever_does_not_follow_an_idle_recall_is_not_asked_without_an_end() {
+    let (mut world, stream, two_idle) = asked_for_an_idle_one();
+    for _ in 0..10 {
+        world.apply(Event::Demand { stream, database: DB, demand: two_idle });
+    }
+    assert_eq!(idle_recalls(&world), 2);
+    world.apply(Event::KeepAlive { stream, id: 1 });
+    assert_eq!(idle_recalls(&world), 3);
 }
 
 /// Rule 10.
