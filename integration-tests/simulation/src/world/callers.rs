@@ -241,7 +241,7 @@ impl World {
             CallerMessage::Acquire(ticket) => {
                 call.arrived = Some(arrived);
                 let database = DatabaseId(DATABASE as u32);
-                let workload = Arc::from("default");
+                let workload = Arc::from(crate::plan::WORKLOADS[caller % 2 + 1]);
                 CoreEvent::Acquire(Acquire { ticket, request, node, workload, database, tokens })
             }
             CallerMessage::Renew(ticket) => {
