@@ -17,6 +17,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod url;
+mod workloads;
 
 pub use document::{Fault, Faults};
 pub use load::{Error, load, parse};
@@ -26,6 +27,8 @@ pub use url::DatabaseUrl;
 pub mod limits {
     use std::ops::RangeInclusive;
     use std::time::Duration;
+
+    use leasehold_admission::WorkloadSettings;
 
     /// Longest configuration file that is read, in bytes.
     pub const FILE_BYTES: u64 = 1 << 20;
@@ -57,6 +60,20 @@ pub mod limits {
     pub const FENCE_GRACE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(24 * 60 * 60);
     /// `fence_grace` when the file names none.
     pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(30);
+    /// Most workloads of one database.
+    pub const WORKLOADS: usize = 64;
+    /// Length of a workload's name, in bytes: what a node may call its own.
+    pub const WORKLOAD_NAME_BYTES: RangeInclusive<usize> = 1..=128;
+    /// `weight` of a workload.
+    pub const WEIGHT: RangeInclusive<u32> = 1..=WorkloadSettings::HEAVIEST;
+    /// `weight` when the file names none.
+    pub const DEFAULT_WEIGHT: u32 = 1;
+    /// `floor` of a workload, in tokens.
+    pub const FLOOR: RangeInclusive<u32> = 0..=1_000_000;
+    /// `limit` of a workload, in tokens.
+    pub const LIMIT: RangeInclusive<u32> = 1..=1_000_000;
+    /// `max_waiting` of a workload, in tasks.
+    pub const MAX_WAITING: RangeInclusive<u32> = 1..=10_000_000;
 }
 
 /// Everything that the server was told.
@@ -98,15 +115,32 @@ pub struct DatabaseConfig {
     /// With [`LossPolicy::Fence`], how long after the TTL the last statement of
     /// a fenced node may still run.
     pub fence_grace: Duration,
+    /// Classes of sessions, ordered by name. Sessions of any other are in the one
+    /// that is named "default", which need not be among these.
+    pub workloads: Vec<WorkloadConfig>,
+}
+
+/// What the sessions of one class may have of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadConfig {
+    /// The name that nodes say.
+    pub name: String,
+    /// Its part beside others that want more than there is.
+    pub weight: u32,
+    /// Tokens that it always gets when it has use for them.
+    pub floor: u32,
+    /// The floor is held free while it is not used; otherwise it is lent.
+    pub keep: bool,
+    /// Most tokens that it ever holds.
+    pub limit: Option<u32>,
+    /// Most tasks that wait in it.
+    pub max_waiting: Option<u32>,
 }
 
 impl DatabaseConfig {
     /// The configured upper bound of the cap, in tokens.
     pub fn cap_limit(&self) -> Option<u32> {
-        match &self.source {
-            Source::Static { cap } => Some(*cap),
-            Source::Watched(watched) => watched.cap,
-        }
+        self.source.cap_limit()
     }
 
     /// How to watch the database; `None` when its cap is static.
@@ -128,6 +162,15 @@ pub enum Source {
     },
     /// A probe asks the database itself.
     Watched(Watched),
+}
+
+impl Source {
+    fn cap_limit(&self) -> Option<u32> {
+        match self {
+            Source::Static { cap } => Some(*cap),
+            Source::Watched(watched) => watched.cap,
+        }
+    }
 }
 
 /// A database that a probe watches.

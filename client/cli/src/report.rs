@@ -54,6 +54,32 @@ pub(crate) struct Database {
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
     pub(crate) repeated_releases: u64,
+    /// The default first.
+    pub(crate) workloads: Vec<Workload>,
+}
+
+/// A class of sessions of one database. Counts are tokens.
+#[derive(Debug, Serialize)]
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    /// As configured.
+    pub(crate) floor: u32,
+    /// Less than configured while the cap is less than all floors.
+    pub(crate) floor_in_force: u32,
+    pub(crate) keep: bool,
+    /// Null when there is none.
+    pub(crate) limit: Option<u32>,
+    /// Null when there is none.
+    pub(crate) max_waiting: Option<u32>,
+    pub(crate) held: u32,
+    pub(crate) demand: u32,
+    /// What it is to have. Null when it is alone.
+    pub(crate) target_thousandths: Option<u64>,
+    pub(crate) quarantined: u32,
+    pub(crate) waiting: u32,
+    pub(crate) sessions: u32,
+    pub(crate) refused: u64,
 }
 
 /// A setting that is not as configured.
@@ -140,6 +166,7 @@ impl From<v1::Database> for Database {
             recalls: database.recalls,
             expired: database.expired,
             repeated_releases: database.repeated_releases,
+            workloads: database.workloads.into_iter().map(Workload::from).collect(),
         }
     }
 }
@@ -156,6 +183,27 @@ impl From<v1::Session> for Session {
         let v1::Session { id, node, workload, state, silent_ms, ttl_ms, leases } = session;
         let leases = leases.into_iter().map(Lease::from).collect();
         Session { id, node, workload, state, silent_ms, ttl_ms, leases }
+    }
+}
+
+impl From<v1::Workload> for Workload {
+    fn from(workload: v1::Workload) -> Self {
+        Workload {
+            name: workload.name,
+            weight: workload.weight,
+            floor: workload.floor,
+            floor_in_force: workload.floor_in_force,
+            keep: workload.keep,
+            limit: workload.limit,
+            max_waiting: workload.max_waiting,
+            held: workload.held,
+            demand: workload.demand,
+            target_thousandths: workload.target_thousandths,
+            quarantined: workload.quarantined,
+            waiting: workload.waiting,
+            sessions: workload.sessions,
+            refused: workload.refused,
+        }
     }
 }
 

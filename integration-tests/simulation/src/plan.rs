@@ -3,13 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold_admission::{Admission, DatabaseSettings, LossPolicy};
+use leasehold_admission::{Admission, DatabaseSettings, LossPolicy, WorkloadSettings, Workloads};
 use leasehold_client::ledger::Limits;
 
 use crate::dice::Dice;
 
 /// Most nodes in a history.
 pub const NODES: usize = 4;
+
+/// In which workload each node is. Nobody sets anything for "jobs".
+pub const WORKLOADS: [&str; NODES] = ["web", "batch", "jobs", "batch"];
 
 /// Longest time that a connection lingers at its database after the client's
 /// close has returned.
@@ -54,15 +57,29 @@ pub struct DatabasePlan {
     pub unary: bool,
 }
 
+impl DatabasePlan {
+    /// Most tokens there ever are, when nothing is wrong.
+    fn usable(&self) -> u32 {
+        let DatabaseSettings { cap, reserve, .. } = &self.settings;
+        (self.max_connections - reserve).min(cap.unwrap_or(u32::MAX))
+    }
+}
+
 impl Plan {
     /// The plan of a seed.
     pub fn of(seed: u64) -> Plan {
         let dice = &mut Dice::new(seed, 1);
         let nodes = 2 + dice.index(NODES - 1);
+        let mut databases = vec![watched(dice, nodes), unwatched(dice, nodes)];
+        // Drawn apart, so that the rest of a history does not depend on it.
+        let divided = &mut Dice::new(seed, 4);
+        for database in &mut databases {
+            database.settings.workloads = workloads(divided, database.usable());
+        }
         Plan {
             seed,
             nodes,
-            databases: vec![watched(dice, nodes), unwatched(dice, nodes)],
+            databases,
             delay: [50, 200, 1_000, 4_000].map(Duration::from_micros)[dice.index(4)],
             calm_between_faults: Duration::from_millis([60, 200, 500, 1_500][dice.index(4)]),
             think: Duration::from_millis([20, 100, 400][dice.index(3)]),
@@ -135,7 +152,26 @@ fn settings(
         on_loss,
         fence_grace: grace(ttl),
         draining: false,
+        workloads: Workloads::default(),
     }
+}
+
+/// Floors, weights and limits that leave a token to each node, and all to the first
+/// one if it is alone.
+fn workloads(dice: &mut Dice, usable: u32) -> Workloads {
+    if dice.chance(400) {
+        return Workloads::default();
+    }
+    let mut named =
+        |name: &str| WorkloadSettings { weight: dice.number(1, 4), ..WorkloadSettings::named(name) };
+    let (others, web, batch) = (named(Workloads::DEFAULT), named(WORKLOADS[0]), named(WORKLOADS[1]));
+    let keep = dice.chance(300);
+    let floor = if keep { 1 } else { dice.number(0, usable / 2) };
+    let limit = dice.chance(500).then(|| dice.number(2, usable.max(2)));
+    let max_waiting = dice.chance(300).then(|| dice.number(1, 6));
+    let web = WorkloadSettings { floor, keep, ..web };
+    let batch = WorkloadSettings { floor: dice.number(0, 1), limit, max_waiting, ..batch };
+    Workloads::new(vec![others, web, batch])
 }
 
 /// What a fenced node may need beyond its deadline: clocks that differ, a leap

@@ -244,7 +244,8 @@ pub struct AcquireReply {
     #[prost(uint32, tag = "2")]
     pub tokens: u32,
     /// Time from the arrival of this call to this reply, in milliseconds. The
-    /// caller's deadline is its sending + waited_ms + ttl_ms.
+    /// caller's deadline is its sending + waited_ms + ttl_ms, and never later than
+    /// ttl_ms after it has this reply.
     #[prost(uint64, tag = "3")]
     pub waited_ms: u64,
     /// Lifetime of the lease without a Renew, in milliseconds.
@@ -1059,6 +1060,57 @@ pub struct Database {
     /// Unary leases that were released once more since the start.
     #[prost(uint64, tag = "24")]
     pub repeated_releases: u64,
+    /// Classes of sessions, "default" first.
+    #[prost(message, repeated, tag = "25")]
+    pub workloads: ::prost::alloc::vec::Vec<Workload>,
+}
+/// A class of sessions, and what it may have of a database. Counts are tokens.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Workload {
+    /// The name that nodes say. Sessions of a workload that is not in this list are
+    /// in "default".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its part beside others that want more than there is. 1 to 1,000.
+    #[prost(uint32, tag = "2")]
+    pub weight: u32,
+    /// Tokens that it always gets when it has use for them, as configured.
+    #[prost(uint32, tag = "3")]
+    pub floor: u32,
+    /// The same, in force: less while the cap is less than all floors together.
+    #[prost(uint32, tag = "4")]
+    pub floor_in_force: u32,
+    /// The floor is held free while it is not used. Otherwise it is lent.
+    #[prost(bool, tag = "5")]
+    pub keep: bool,
+    /// Most tokens that it ever holds. Unset: none.
+    #[prost(uint32, optional, tag = "6")]
+    pub limit: ::core::option::Option<u32>,
+    /// Most tasks that wait in it. Unset: none.
+    #[prost(uint32, optional, tag = "7")]
+    pub max_waiting: ::core::option::Option<u32>,
+    /// Tokens that count against its limit, quarantined ones included.
+    #[prost(uint32, tag = "8")]
+    pub held: u32,
+    /// Tokens that it has use for: in use, connecting or waited for.
+    #[prost(uint32, tag = "9")]
+    pub demand: u32,
+    /// What it is to have beside the others, in thousandths of a token. Unset: there
+    /// is no other.
+    #[prost(uint64, optional, tag = "10")]
+    pub target_thousandths: ::core::option::Option<u64>,
+    /// Held of expired sessions.
+    #[prost(uint32, tag = "11")]
+    pub quarantined: u32,
+    /// Tasks waiting in all nodes.
+    #[prost(uint32, tag = "12")]
+    pub waiting: u32,
+    /// Live sessions.
+    #[prost(uint32, tag = "13")]
+    pub sessions: u32,
+    /// Calls refused since the start because as many waited as may.
+    #[prost(uint64, tag = "14")]
+    pub refused: u64,
 }
 /// The state of a database's probe.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -13,11 +13,13 @@ use std::{
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use leasehold_admission::{
     Admission, Allotment, Claim, Core, DatabaseId, DatabaseSettings, Demand, Effect, Event, Hello,
-    LossPolicy, SessionId, StreamId, Time, durable::State,
+    LossPolicy, SessionId, StreamId, Time, WorkloadSettings, Workloads, durable::State,
 };
 
 const DB: DatabaseId = DatabaseId(0);
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
+/// In which each node is, where there are workloads.
+const WORKLOADS: [&str; 4] = ["default", "web", "batch", "reports"];
 const STEP: Duration = Duration::from_micros(1);
 
 /// Nodes that do what they are told at once.
@@ -42,6 +44,10 @@ struct Node {
 
 impl Fleet {
     fn new(size: u32, cap: u32) -> Fleet {
+        Fleet::divided(size, cap, Workloads::default())
+    }
+
+    fn divided(size: u32, cap: u32, workloads: Workloads) -> Fleet {
         let settings = DatabaseSettings {
             name: Arc::from("orders"),
             watched: false,
@@ -52,6 +58,7 @@ impl Fleet {
             on_loss: LossPolicy::Fence,
             fence_grace: Duration::from_secs(5),
             draining: false,
+            workloads,
         };
         let core = Core::new(Time::ZERO, vec![settings], &State::default());
         let now = Time::from_start(Duration::from_secs(60));
@@ -83,13 +90,27 @@ impl Fleet {
         fleet
     }
 
+    /// Four workloads, each with as many nodes as any other, of unlike weight: tokens
+    /// move between them, as many as may be in motion.
+    fn unlike(nodes: u32) -> Fleet {
+        let workload = |(index, name): (usize, &&str)| WorkloadSettings {
+            weight: 1 + index as u32,
+            floor: nodes / 8,
+            ..WorkloadSettings::named(*name)
+        };
+        let workloads = Workloads::new(WORKLOADS.iter().enumerate().map(workload).collect());
+        let mut fleet = Fleet::divided(nodes, nodes * 2, workloads);
+        fleet.everybody_waits(|node| Duration::from_millis(if node % 2 == 0 { 10 } else { 5_000 }));
+        fleet
+    }
+
     fn join(&mut self, node: u32) {
         let demand = Demand { mean_hold: Duration::from_millis(5), ..Demand::default() };
         let hello = Hello {
             stream: StreamId(u64::from(node)),
-            session: SessionId(u128::from(node)),
+            session: SessionId(u128::from(node) + 1),
             node: Arc::from("node"),
-            workload: Arc::from("default"),
+            workload: Arc::from(WORKLOADS[node as usize % WORKLOADS.len()]),
             claims: vec![Claim { database: DB, demand }],
         };
         self.nodes.push(Node { demand, since: self.now });
@@ -225,9 +246,11 @@ fn benches(criterion: &mut Criterion) {
     curve(criterion, "nothing changes, nobody waits", Fleet::calm, nothing_changes);
     curve(criterion, "nothing changes, everybody waits", Fleet::crowded, nothing_changes);
     curve(criterion, "nothing changes, tokens are asked for", Fleet::torn, nothing_changes);
+    curve(criterion, "nothing changes, four workloads", Fleet::unlike, nothing_changes);
     curve(criterion, "a free token is granted", Fleet::calm, a_free_token_is_granted);
     curve(criterion, "a token moves, everybody waits", Fleet::crowded, a_token_moves);
     curve(criterion, "a token moves, tokens are asked for", Fleet::torn, a_token_moves);
+    curve(criterion, "a token moves, four workloads", Fleet::unlike, a_token_moves);
 }
 
 criterion_group!(all, benches);

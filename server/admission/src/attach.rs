@@ -5,12 +5,13 @@ use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    Close, DatabaseId, Demand, Effect, Hello, Note, SessionId, StreamId, Terms, Time, Welcome,
+    Claim, Close, DatabaseId, Demand, Effect, Hello, Note, SessionId, StreamId, Terms, Time, Welcome,
     core::Core,
     durable::{Change, Kind, Outcome},
     lease::{Lease, Standing},
     session::Session,
     silence::REMEMBERED_TTLS,
+    workload::WorkloadId,
 };
 
 /// Time to live of a session that uses no database.
@@ -31,10 +32,7 @@ impl Core {
         self.supersede(id, stream, effects);
         self.welcome_session(id, stream, &node, workload, ttl);
 
-        let mut terms = Vec::with_capacity(claims.len());
-        for claim in &claims {
-            terms.push(self.attach(id, stream, claim.database, claim.demand, now, effects));
-        }
+        let terms = claims.iter().map(|claim| self.attach(id, stream, claim, now, effects)).collect();
         let claimed: Vec<DatabaseId> = claims.iter().map(|claim| claim.database).collect();
         self.leave_unclaimed(id, &claimed);
         self.look_later(id);
@@ -94,29 +92,32 @@ impl Core {
         &mut self,
         id: SessionId,
         stream: StreamId,
-        database: DatabaseId,
-        claim: Demand,
+        claim: &Claim,
         now: Time,
         effects: &mut Vec<Effect>,
     ) -> Terms {
+        let Claim { database, demand } = *claim;
+        let at = &mut self.databases[database.0 as usize];
+        let mut workload = WorkloadId::default();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.add(database);
+            workload = at.workload_named(&session.workload);
         }
-        let at = &mut self.databases[database.0 as usize];
         let on_loss = at.settings.on_loss;
         if !at.leases.contains_key(&id) {
             at.insert(id, Lease::recovered(0, on_loss, Standing::Unattached));
         }
         let counted = at.leases.get(&id).map_or(0, Lease::held);
-        let usual_hold = at.orders.shares.usual_hold();
+        let usual_hold = at.workloads[workload.index()].orders.shares.usual_hold();
         let attach = |lease: &mut Lease| {
+            lease.workload = workload;
             lease.assume_hold(usual_hold);
-            lease.attach(stream, claim, on_loss, now)
+            lease.attach(stream, demand, on_loss, now)
         };
         let sequence = at.change(id, attach).unwrap_or_default();
-        if claim.holding > counted {
+        if demand.holding > counted {
             at.unsettled = at.settings.watched;
-            let claimed = claim.holding;
+            let claimed = demand.holding;
             effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
         }
         let quantum = at.quantum().unwrap_or_default();
@@ -151,7 +152,7 @@ impl Core {
             return;
         };
         let (counted, was_welcomed) = (lease.held(), lease.is_welcomed());
-        let usual_hold = at.orders.shares.usual_hold();
+        let usual_hold = at.workloads[lease.workload.index()].orders.shares.usual_hold();
         let report = |lease: &mut Lease| {
             lease.assume_hold(usual_hold);
             (lease.report(demand, now), lease.is_welcomed())
@@ -306,7 +307,8 @@ impl Core {
     pub(crate) fn judged(&mut self, now: Time, database: DatabaseId, sent: Time, effects: &mut Vec<Effect>) {
         let at = &mut self.databases[database.0 as usize];
         at.unsettled = false;
-        let concerned: Vec<SessionId> = at.orders.unobserved.iter().copied().collect();
+        let concerned: Vec<SessionId> =
+            at.workloads.iter().flat_map(|workload| &workload.orders.unobserved).copied().collect();
         for id in concerned {
             let ended = self.databases[database.0 as usize].change(id, |lease| lease.judged(sent));
             if ended == Some(true) {

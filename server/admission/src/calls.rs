@@ -11,6 +11,7 @@ use crate::{
     SessionId, Ticket, Time,
     database::Database,
     orders::{Lack, Oldest},
+    workload::Workload,
 };
 
 /// One request, with every attempt at it that still waits.
@@ -32,10 +33,12 @@ pub(crate) struct Calls {
     waiting: BTreeMap<SessionId, Call>,
     by_age: BTreeSet<Oldest>,
     by_size: BTreeMap<u32, BTreeSet<Oldest>>,
-    /// Tokens they wait for, beyond those promised to them.
+    /// Tokens they wait for.
+    tokens: u64,
+    /// Tokens promised to them.
+    promised: u64,
+    /// Tokens they wait for, beyond those.
     missing: u64,
-    /// Served, not yet answered.
-    pub(crate) granted: Vec<(SessionId, Call)>,
 }
 
 impl Calls {
@@ -67,6 +70,8 @@ impl Calls {
     }
 
     pub(crate) fn insert(&mut self, request: SessionId, call: Call) {
+        self.tokens += u64::from(call.tokens);
+        self.promised += u64::from(call.promised);
         self.missing += missing(&call);
         self.by_age.insert((call.since, request));
         self.by_size.entry(call.tokens).or_default().insert((call.since, request));
@@ -75,6 +80,8 @@ impl Calls {
 
     pub(crate) fn remove(&mut self, request: SessionId) -> Option<Call> {
         let call = self.waiting.remove(&request)?;
+        self.tokens -= u64::from(call.tokens);
+        self.promised -= u64::from(call.promised);
         self.missing -= missing(&call);
         self.by_age.remove(&(call.since, request));
         if let Some(same_size) = self.by_size.get_mut(&call.tokens) {
@@ -84,6 +91,11 @@ impl Calls {
             }
         }
         Some(call)
+    }
+
+    /// Takes everybody out.
+    pub(crate) fn drain(&mut self) -> BTreeMap<SessionId, Call> {
+        core::mem::take(self).waiting
     }
 
     /// Whoever waits longest.
@@ -96,6 +108,16 @@ impl Calls {
     pub(crate) fn first_within(&self, tokens: u32) -> Option<(SessionId, &Call)> {
         let (_, request) = self.by_size.range(..=tokens).filter_map(|(_, calls)| calls.first()).min()?;
         Some((*request, self.waiting.get(request)?))
+    }
+
+    /// Tokens they wait for.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Tokens promised to them.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised
     }
 
     /// Tokens they wait for, beyond those promised to them.
@@ -114,17 +136,49 @@ fn missing(call: &Call) -> u64 {
 }
 
 /// The calls among all others who wait.
-impl Database {
+impl Workload {
     pub(crate) fn insert_call(&mut self, request: SessionId, call: Call) {
-        self.place_call(None, Some((request, &call)));
+        if let Some((key, lack)) = as_receiver((request, &call)) {
+            self.orders.receivers.insert(key, lack);
+        }
         self.calls.insert(request, call);
+    }
+
+    fn take_call(&mut self, request: SessionId) -> Option<Call> {
+        let call = self.calls.remove(request)?;
+        if let Some((key, _)) = as_receiver((request, &call)) {
+            self.orders.receivers.remove(&key);
+        }
+        Some(call)
+    }
+}
+
+/// Wherever they wait.
+impl Database {
+    pub(crate) fn call(&self, request: SessionId) -> Option<&Call> {
+        self.workloads.iter().find_map(|workload| workload.calls.get(request))
+    }
+
+    /// One more attempt at a request that waits.
+    pub(crate) fn attempt_call(&mut self, request: SessionId, ticket: Ticket) {
+        for workload in &mut self.workloads {
+            workload.calls.attempt(request, ticket);
+        }
+    }
+
+    /// An attempt is over. True when nobody waits for the request any more.
+    pub(crate) fn give_up_call(&mut self, request: SessionId, ticket: Ticket) -> bool {
+        self.workloads.iter_mut().any(|workload| workload.calls.give_up(request, ticket))
+    }
+
+    pub(crate) fn insert_call(&mut self, request: SessionId, call: Call) {
+        let workload = self.workload_named(&call.workload);
+        self.workloads[workload.index()].insert_call(request, call);
     }
 
     /// Takes a call out that is to be served, and what is promised to it along.
     pub(crate) fn take_call(&mut self, request: SessionId) -> Option<Call> {
-        let call = self.calls.remove(request)?;
-        self.place_call(Some((request, &call)), None);
-        Some(call)
+        self.workloads.iter_mut().find_map(|workload| workload.take_call(request))
     }
 
     /// Nobody waits for a request any more.
@@ -139,16 +193,6 @@ impl Database {
         let Some(mut call) = self.take_call(request) else { return };
         call.promised = change(call.promised);
         self.insert_call(request, call);
-    }
-
-    fn place_call(&mut self, before: Option<(SessionId, &Call)>, after: Option<(SessionId, &Call)>) {
-        let receivers = &mut self.orders.receivers;
-        if let Some((key, _)) = before.and_then(as_receiver) {
-            receivers.remove(&key);
-        }
-        if let Some((key, lack)) = after.and_then(as_receiver) {
-            receivers.insert(key, lack);
-        }
     }
 }
 

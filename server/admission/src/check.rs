@@ -7,15 +7,17 @@ use core::cmp::Reverse;
 
 use crate::{
     SessionId, Time,
+    between::{Precedence, may_give_to_others},
     calls::as_receiver,
     core::Core,
     database::{Database, Totals},
-    grant::{Next, age_of_call},
+    grant::{Next, age_of_call, free_for},
     lease::{Counts, Lease, Standing},
     orders::{Lack, Oldest, Places, Plenty, Youngest},
-    queue::effective_age,
+    queue::{EffectiveAge, effective_age},
     recall::{NextMove, Rule, may_receive},
     shares::{Shares, Sums},
+    workload::Workload,
 };
 
 impl Core {
@@ -29,10 +31,17 @@ impl Core {
         for database in &self.databases {
             database.totals_are_sums();
             database.leases_are_covered();
-            database.orders_are_complete();
+            database.limits_hold();
+            for workload in &database.workloads {
+                let part = Part::of(database, workload);
+                part.totals_are_sums();
+                part.orders_are_complete();
+                part.most_idle_is_most_idle();
+            }
             database.promises_are_kept_count_of();
             database.the_next_is_the_next(self.now);
             database.the_next_move_is_the_next_move(self.now);
+            database.the_move_between_is_one_that_may_be(self.now);
             self.leases_have_sessions(database);
         }
         self.one_stream_speaks_for_a_session();
@@ -41,9 +50,9 @@ impl Core {
 
     fn leases_have_sessions(&self, database: &Database) {
         for (session, lease) in &database.leases {
-            let owner = self.sessions.get(session);
-            let knows = owner.is_some_and(|owner| owner.databases.contains(&database.id));
-            assert!(knows, "a lease without a session");
+            let Some(owner) = self.sessions.get(session) else { panic!("a lease without a session") };
+            assert!(owner.databases.contains(&database.id), "a lease that its session does not know");
+            assert_eq!(lease.workload, database.workload_named(&owner.workload), "a lease's workload");
             if let Standing::Attached(stream) = lease.standing {
                 assert_eq!(self.streams.get(&stream), Some(session), "a stream that speaks for nobody");
             }
@@ -61,11 +70,7 @@ impl Core {
 
 impl Database {
     fn totals_are_sums(&self) {
-        let mut totals = Totals::default();
-        for lease in self.leases.values() {
-            totals.replace(Counts::default(), lease.counts());
-        }
-        assert_eq!(totals, self.totals, "totals of {}", self.settings.name);
+        assert_eq!(self.totals, sum(self.leases.values()), "totals of {}", self.settings.name);
     }
 
     fn leases_are_covered(&self) {
@@ -78,41 +83,11 @@ impl Database {
         }
     }
 
-    fn orders_are_complete(&self) {
-        let places: Vec<(SessionId, Places)> =
-            self.leases.iter().map(|(session, lease)| (*session, Places::of(*session, lease))).collect();
-        let sum = |count: fn(&Places) -> u32| places.iter().map(|(_, places)| u64::from(count(places))).sum();
-        assert_eq!(self.orders.missing, sum(|places| places.missing), "missing tokens");
-        assert_eq!(self.orders.coming, sum(|places| places.coming), "coming tokens");
-        assert_eq!(self.orders.fixed, sum(|places| places.fixed), "fixed tokens");
-        let mut shares = Sums::default();
-        for (_, places) in &places {
-            shares.add(places.weight, places.hold);
-        }
-        assert_eq!(self.orders.shares, shares, "sums of the shares");
-        for (session, places) in &places {
-            assert_eq!(self.orders.cool.contains(session), places.cool, "index of cool leases");
-            assert_eq!(
-                self.orders.unobserved.contains(session),
-                places.unobserved,
-                "index of the unobserved"
-            );
-        }
-        let queued = places.iter().any(|(_, places)| places.queue.is_some());
-        assert_eq!(self.orders.queue.is_empty(), !queued, "an empty queue");
-        assert_eq!(self.orders.receivers.len(), self.all_receivers().len(), "receivers");
-        assert_eq!(self.orders.donors.len(), self.all_donors().len(), "donors");
-        let missing: u64 =
-            self.calls.iter().map(|(_, call)| u64::from(call.tokens.saturating_sub(call.promised))).sum();
-        assert_eq!(self.calls.missing(), missing, "tokens missing to calls");
-        self.most_idle_is_most_idle(&places);
-    }
-
-    fn most_idle_is_most_idle(&self, places: &[(SessionId, Places)]) {
-        let spares = places.iter().filter_map(|(session, places)| Some((places.spare?, *session)));
-        let most = spares.map(|(spare, session)| (Reverse(spare.tokens), session)).min();
-        let most = most.map(|(Reverse(tokens), session)| (tokens, session));
-        assert_eq!(self.orders.idle.most(true), most, "most idle tokens");
+    /// Floors in force are never more than the cap, nor than was set.
+    fn limits_hold(&self) {
+        let floors: u64 = self.workloads.iter().map(|workload| u64::from(workload.floor)).sum();
+        assert!(self.cap == 0 || floors <= u64::from(self.cap), "floors above the cap");
+        assert!(self.workloads.iter().all(|workload| workload.floor <= workload.settings.floor), "a floor");
     }
 
     fn promises_are_kept_count_of(&self) {
@@ -126,37 +101,63 @@ impl Database {
             assert_eq!(lease.asked, asked.remove(session).unwrap_or_default(), "recalls asked for");
             assert_eq!(lease.promised, promised.remove(session).unwrap_or_default(), "promises to a lease");
         }
-        for (request, call) in self.calls.iter() {
+        for (request, call) in self.workloads.iter().flat_map(|workload| workload.calls.iter()) {
             assert_eq!(call.promised, promised.remove(&request).unwrap_or_default(), "promises to a call");
         }
-        // A receiver may have been served, and a donor be gone, in the meantime.
+        assert!(asked.is_empty() && promised.is_empty(), "moves of those who are gone");
     }
 
-    /// Rules 1, 2 and 11, for each need one look.
+    /// Rules 1, 2 and 11, for each need one look; and of the workloads, the one
+    /// that lacks most.
     fn the_next_is_the_next(&self, now: Time) {
-        let queue = self.leases.iter().filter_map(|(session, lease)| {
-            let (part, turn) = Places::of(*session, lease).queue?;
+        let heads = self.workloads.iter().filter_map(|workload| {
+            let (age, next) = self.naive_head(workload, now)?;
+            Some(((Precedence::of(workload), age), next))
+        });
+        let next = heads.max_by_key(|(key, _)| *key).map(|(_, next)| next);
+        assert_eq!(self.next(now), next, "who is next");
+    }
+
+    fn naive_head(&self, workload: &Workload, now: Time) -> Option<(EffectiveAge, Next)> {
+        let room = u64::from(self.room());
+        let free = free_for(workload, room, self.reserved());
+        if room == 0 || free == 0 {
+            return None;
+        }
+        let part = Part::of(self, workload);
+        let queue = part.places.iter().filter_map(|(session, places)| {
+            let (part, turn) = places.queue?;
             self.may_connect().then(|| (effective_age(&turn, part, now), Next::Lease(*session)))
         });
-        let room = self.room();
-        let fair = self.quantum().is_some();
-        let fits = |tokens: u32| fair || tokens <= room;
-        let calls = self.calls.iter().filter(|(_, call)| fits(call.tokens));
+        let fits = |tokens: u32| self.quantum().is_some() || u64::from(tokens) <= free;
+        let calls = workload.calls.iter().filter(|(_, call)| fits(call.tokens));
         let calls = calls.map(|(request, call)| (age_of_call(request, call, now), Next::Call(request)));
-        let next = queue.chain(calls).max_by_key(|(age, _)| *age).map(|(_, next)| next);
-        assert_eq!(self.next(now), next, "who is next");
+        let head = queue.chain(calls).max_by_key(|(age, _)| *age)?;
+        let too_large = |call: SessionId| {
+            let tokens = workload.calls.get(call).map_or(0, |call| call.tokens);
+            u64::from(tokens) > workload.below_limit()
+        };
+        match head.1 {
+            Next::Call(call) if too_large(call) => None,
+            Next::Call(_) | Next::Lease(_) => Some(head),
+        }
     }
 
     /// Rules 5 and 6: each receiver, the oldest first, with each donor, the one
     /// whose task is youngest first.
     fn the_next_move_is_the_next_move(&self, now: Time) {
-        let Some(quantum) = self.quantum() else { return };
-        let (shares, donors) = (self.shares(), self.all_donors());
-        let mut next = None;
-        'receivers: for ((since, receiver), lack) in self.all_receivers() {
-            if self.kept_for().is_some_and(|(call, _)| call != receiver) {
-                continue;
-            }
+        let missing = self.workloads.iter().filter(|workload| workload.missing > 0);
+        let moves = missing.filter_map(|workload| self.naive_move_within(workload, now));
+        let next = moves.min_by_key(|next| next.receiver);
+        assert_eq!(self.next_move_within(now), next, "which token moves next");
+    }
+
+    fn naive_move_within(&self, workload: &Workload, now: Time) -> Option<NextMove> {
+        let quantum = self.quantum()?;
+        let part = Part::of(self, workload);
+        let (shares, donors) = (self.shares(workload), part.donors());
+        let may = |receiver| workload.kept_for.is_none_or(|call| call == receiver);
+        for ((since, receiver), lack) in part.receivers().into_iter().filter(|((_, id), _)| may(*id)) {
             let others = || donors.iter().filter(|((_, _, donor), _)| *donor != receiver);
             for rule in [Rule::Share, Rule::Escape, Rule::Poverty] {
                 let lags = |(Reverse(donor), _, _): &Youngest| {
@@ -164,41 +165,131 @@ impl Database {
                     match rule {
                         Rule::Share => lag > quantum,
                         Rule::Escape => lag > quantum * 2,
-                        Rule::Poverty => true,
+                        Rule::Poverty | Rule::Target | Rule::Starving => true,
                     }
                 };
                 let pair = others().find(|(key, plenty)| lags(key) && may_give(rule, &shares, plenty));
                 if let (Some((donor, _)), true) = (pair, may_receive(rule, &shares, &lack)) {
-                    next = Some(NextMove { receiver: (since, receiver), donor: *donor, rule });
-                    break 'receivers;
+                    let receiver = (since, receiver);
+                    return Some(NextMove { receiver, donor: *donor, rule, workload: workload.id });
                 }
             }
         }
-        assert_eq!(self.next_move(quantum, now), next, "which token moves next");
+        None
+    }
+
+    /// Rule 9: whatever moves between workloads moves from one that has too much
+    /// to one that has too little; and if nothing does, there are no such two.
+    fn the_move_between_is_one_that_may_be(&self, now: Time) {
+        let may_be = |poor: &Workload, rich: &Workload, rule: Rule| {
+            let poor_enough = rule == Rule::Starving || poor.is_under_target();
+            let receives = self.may_receive_from_others(poor, now) && poor_enough;
+            let (poor, rich) = (Part::of(self, poor), Part::of(self, rich));
+            receives
+                && may_give_to_others(rich.workload, rule)
+                && !rich.donors().is_empty()
+                && poor.may_receive()
+        };
+        let pairs =
+            || self.workloads.iter().flat_map(|poor| self.workloads.iter().map(move |rich| (poor, rich)));
+        if let Some(next) = self.next_move_between(now) {
+            let donor = self.leases.get(&next.donor.2).map(|lease| lease.workload);
+            let poor = &self.workloads[next.workload.index()];
+            let rich = &self.workloads[donor.unwrap_or(next.workload).index()];
+            assert!(poor.id != rich.id && may_be(poor, rich, next.rule), "{next:?}");
+        } else {
+            let missed = pairs().any(|(poor, rich)| may_be(poor, rich, Rule::Target));
+            assert!(!missed, "a token may move to another workload, and does not");
+        }
+    }
+}
+
+/// A workload, looked at as a whole.
+struct Part<'a> {
+    database: &'a Database,
+    workload: &'a Workload,
+    places: Vec<(SessionId, Places)>,
+}
+
+impl Part<'_> {
+    fn of<'a>(database: &'a Database, workload: &'a Workload) -> Part<'a> {
+        let leases = database.leases.iter().filter(|(_, lease)| lease.workload == workload.id);
+        let places = leases.map(|(session, lease)| (*session, Places::of(*session, lease))).collect();
+        Part { database, workload, places }
+    }
+
+    fn totals_are_sums(&self) {
+        let leases = self.database.leases.values().filter(|lease| lease.workload == self.workload.id);
+        assert_eq!(self.workload.totals, sum(leases), "totals of {}", self.workload.name());
+    }
+
+    fn orders_are_complete(&self) {
+        let (orders, places) = (&self.workload.orders, &self.places);
+        let sum = |count: fn(&Places) -> u32| places.iter().map(|(_, places)| u64::from(count(places))).sum();
+        assert_eq!(orders.missing, sum(|places| places.missing), "missing tokens");
+        assert_eq!(orders.coming, sum(|places| places.coming), "coming tokens");
+        assert_eq!(orders.fixed, sum(|places| places.fixed), "fixed tokens");
+        let mut shares = Sums::default();
+        for (_, places) in places {
+            shares.add(places.weight, places.hold);
+        }
+        assert_eq!(orders.shares, shares, "sums of the shares");
+        for (session, places) in places {
+            assert_eq!(orders.cool.contains(session), places.cool, "index of cool leases");
+            assert_eq!(orders.unobserved.contains(session), places.unobserved, "index of the unobserved");
+        }
+        let queued = places.iter().any(|(_, places)| places.queue.is_some());
+        assert_eq!(orders.queue.is_empty(), !queued, "an empty queue");
+        assert_eq!(orders.receivers.len(), self.receivers().len(), "receivers");
+        assert_eq!(orders.donors.len(), self.donors().len(), "donors");
+        let calls = || self.workload.calls.iter().map(|(_, call)| call);
+        let missing: u64 = calls().map(|call| u64::from(call.tokens.saturating_sub(call.promised))).sum();
+        assert_eq!(self.workload.calls.missing(), missing, "tokens missing to calls");
+        let promised: u64 = calls().map(|call| u64::from(call.promised)).sum();
+        assert_eq!(self.workload.calls.promised(), promised, "tokens promised to calls");
+    }
+
+    fn most_idle_is_most_idle(&self) {
+        let spares = self.places.iter().filter_map(|(session, places)| Some((places.spare?, *session)));
+        let most = spares.map(|(spare, session)| (Reverse(spare.tokens), session)).min();
+        let most = most.map(|(Reverse(tokens), session)| (tokens, session));
+        assert_eq!(self.workload.orders.idle.most(true), most, "most idle tokens");
     }
 
     /// The oldest first.
-    fn all_receivers(&self) -> Vec<(Oldest, Lack)> {
-        let leases = self.leases.iter().filter_map(|(session, lease)| Places::of(*session, lease).receiver);
-        let mut receivers: Vec<(Oldest, Lack)> =
-            leases.chain(self.calls.iter().filter_map(as_receiver)).collect();
+    fn receivers(&self) -> Vec<(Oldest, Lack)> {
+        let leases = self.places.iter().filter_map(|(_, places)| places.receiver);
+        let calls = self.workload.calls.iter().filter_map(as_receiver);
+        let mut receivers: Vec<(Oldest, Lack)> = leases.chain(calls).collect();
         receivers.sort_by_key(|(key, _)| *key);
         receivers
     }
 
     /// The one whose task is youngest first.
-    fn all_donors(&self) -> Vec<(Youngest, Plenty)> {
-        let donor = |(session, lease): (&SessionId, &Lease)| Places::of(*session, lease).donor;
-        let mut donors: Vec<(Youngest, Plenty)> = self.leases.iter().filter_map(donor).collect();
+    fn donors(&self) -> Vec<(Youngest, Plenty)> {
+        let mut donors: Vec<(Youngest, Plenty)> =
+            self.places.iter().filter_map(|(_, places)| places.donor).collect();
         donors.sort_by_key(|(key, _)| *key);
         donors
     }
+
+    fn may_receive(&self) -> bool {
+        Database::first_receiver(self.workload).is_some()
+    }
+}
+
+fn sum<'a>(leases: impl Iterator<Item = &'a Lease>) -> Totals {
+    let mut totals = Totals::default();
+    for lease in leases {
+        totals.replace(Counts::default(), lease.counts());
+    }
+    totals
 }
 
 fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
     match rule {
         Rule::Share => shares.not_half_below(&plenty.supply),
-        Rule::Escape => true,
         Rule::Poverty => plenty.left > 1,
+        Rule::Escape | Rule::Target | Rule::Starving => true,
     }
 }

@@ -105,8 +105,9 @@ impl Core {
             };
             let standing = session.standing(self.now);
             session.add(database);
-            self.databases[database.0 as usize]
-                .insert(*id, Lease::recovered(kept.ceiling, kept.on_loss, standing));
+            let at = &mut self.databases[database.0 as usize];
+            let workload = at.workload_named(&session.workload);
+            at.insert(*id, Lease::recovered(kept.ceiling, kept.on_loss, standing).of(workload));
         }
         self.recover_lost();
         for id in recovered.sessions.keys() {
@@ -171,8 +172,8 @@ impl Core {
             }
             Event::Configure { database, settings } => {
                 let at = &mut self.databases[database.0 as usize];
-                at.settings = settings;
-                at.recap(effects);
+                let sessions = &self.sessions;
+                at.configure(settings, |id| Some(&sessions.get(&id)?.workload), effects);
                 self.longest_step = self.longest_step_now();
                 self.look_at_absent(database);
                 self.decide(now, database, effects);
@@ -217,7 +218,7 @@ impl Core {
     pub(crate) fn decide(&mut self, now: Time, database: DatabaseId, effects: &mut Vec<Effect>) {
         let at = &mut self.databases[database.0 as usize];
         at.decide(now, self.store_failed, effects);
-        if !at.calls.granted.is_empty() {
+        if !at.granted.is_empty() {
             self.answer_granted(database, effects);
         }
     }

@@ -3,6 +3,7 @@
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     vec::Vec,
 };
 use core::{
@@ -12,12 +13,14 @@ use core::{
 
 use crate::{
     Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
-    calls::Calls,
+    between::fit_floors,
+    calls::Call,
     durable::Change,
     lease::{Counts, Lease},
     moves::Moves,
-    orders::{Orders, Places},
+    orders::Places,
     watch::Watch,
+    workload::{Workload, WorkloadId},
 };
 
 /// Most connects in flight at one database: a database that accepts slowly is
@@ -31,22 +34,23 @@ pub(crate) struct Database {
     pub(crate) settings: DatabaseSettings,
     pub(crate) leases: BTreeMap<SessionId, Lease>,
     pub(crate) totals: Totals,
-    /// Who is next, by every rule.
-    pub(crate) orders: Orders,
+    /// The default workload first.
+    pub(crate) workloads: Vec<Workload>,
     /// Leases whose ceiling is above what they hold.
     pub(crate) slack: BTreeSet<SessionId>,
     /// Leases that may have something to send.
-    touched: Vec<SessionId>,
+    pub(crate) touched: Vec<SessionId>,
     /// Leases that changed since the last commit.
     pub(crate) uncommitted: BTreeSet<SessionId>,
     pub(crate) watch: Watch,
     pub(crate) moves: Moves,
     /// Donors that may have answered a recall.
     pub(crate) answered: Vec<SessionId>,
-    pub(crate) calls: Calls,
+    /// Calls that were served and are not yet answered.
+    pub(crate) granted: Vec<(SessionId, Call)>,
     pub(crate) cap: u32,
     /// The cap as it was last written.
-    cap_written: Option<u32>,
+    pub(crate) cap_written: Option<u32>,
     /// A session attached with more than was counted, which the probe may count
     /// as strays until the next observation is judged: no excess is recalled.
     pub(crate) unsettled: bool,
@@ -71,6 +75,9 @@ pub(crate) struct Totals {
     pub(crate) in_flight: u64,
     pub(crate) quarantined: u64,
     pub(crate) live: u64,
+    pub(crate) using: u64,
+    pub(crate) giving: u64,
+    pub(crate) promised: u64,
 }
 
 impl Totals {
@@ -88,25 +95,43 @@ impl Totals {
         swap(&mut self.in_flight, before.in_flight, after.in_flight);
         swap(&mut self.quarantined, before.quarantined, after.quarantined);
         swap(&mut self.live, before.live, after.live);
+        swap(&mut self.using, before.using, after.using);
+        swap(&mut self.giving, before.giving, after.giving);
+        swap(&mut self.promised, before.promised, after.promised);
+    }
+}
+
+/// All that is kept of a lease beside it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    workload: WorkloadId,
+    counts: Counts,
+    places: Places,
+}
+
+impl Account {
+    fn of(session: SessionId, lease: &Lease) -> Account {
+        Account { workload: lease.workload, counts: lease.counts(), places: Places::of(session, lease) }
     }
 }
 
 impl Database {
     pub(crate) fn new(id: DatabaseId, settings: DatabaseSettings, last_cap: Option<u32>) -> Database {
         let watch = Watch::new(settings.watched, last_cap);
+        let workloads = Workload::all(&settings.workloads, &[]);
         let mut database = Database {
             id,
             settings,
             leases: BTreeMap::new(),
             totals: Totals::default(),
-            orders: Orders::default(),
+            workloads,
             slack: BTreeSet::new(),
             touched: Vec::new(),
             uncommitted: BTreeSet::new(),
             watch,
             moves: Moves::default(),
             answered: Vec::new(),
-            calls: Calls::default(),
+            granted: Vec::new(),
             cap: 0,
             cap_written: last_cap,
             unsettled: false,
@@ -117,34 +142,66 @@ impl Database {
             repeated_releases: 0,
         };
         database.cap = database.cap_now();
+        if database.cap > 0 {
+            fit_floors(&mut database.workloads, database.cap);
+        }
         database
+    }
+
+    /// Takes other settings. `workload` names that of a session.
+    pub(crate) fn configure<'a>(
+        &mut self,
+        settings: DatabaseSettings,
+        workload: impl Fn(SessionId) -> Option<&'a Arc<str>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let before = replace(&mut self.settings, settings);
+        if before.workloads != self.settings.workloads {
+            self.sort_again(workload);
+            self.refit_floors(effects);
+        }
+        self.recap(effects);
+    }
+
+    /// Sorts everybody into other workloads.
+    fn sort_again<'a>(&mut self, workload: impl Fn(SessionId) -> Option<&'a Arc<str>>) {
+        let workloads = Workload::all(&self.settings.workloads, &self.workloads);
+        let before = replace(&mut self.workloads, workloads);
+        for call in before.into_iter().flat_map(|mut workload| workload.calls.drain()) {
+            self.insert_call(call.0, call.1);
+        }
+        self.totals = Totals::default();
+        for (session, mut lease) in take(&mut self.leases) {
+            lease.workload =
+                workload(session).map_or_else(WorkloadId::default, |name| self.workload_named(name));
+            self.insert(session, lease);
+        }
     }
 
     /// Changes one lease and keeps totals and indexes true. `None` when the
     /// session has no lease here.
     pub(crate) fn change<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let lease = self.leases.get_mut(&session)?;
-        let before = (lease.counts(), Places::of(session, lease));
+        let before = Account::of(session, lease);
         let result = how(lease);
-        let after = (lease.counts(), Places::of(session, lease));
+        let after = Account::of(session, lease);
         if !replace(&mut lease.touched, true) {
             self.touched.push(session);
         }
         if lease.has_answered() {
             self.answered.push(session);
         }
-        self.account(session, before.0, after.0);
-        self.orders.replace(session, &before.1, &after.1);
+        self.account(session, &before, &after);
         Some(result)
     }
 
     /// Changes what is written or sent of a lease, which moves it in no order.
-    fn recount<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+    pub(crate) fn recount<R>(&mut self, session: SessionId, how: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let lease = self.leases.get_mut(&session)?;
-        let before = lease.counts();
+        let (before, workload) = (lease.counts(), lease.workload);
         let result = how(lease);
         let after = lease.counts();
-        self.account(session, before, after);
+        self.count(session, (workload, before), (workload, after));
         Some(result)
     }
 
@@ -152,8 +209,8 @@ impl Database {
     pub(crate) fn insert(&mut self, session: SessionId, mut lease: Lease) {
         lease.touched = true;
         self.touched.push(session);
-        self.account(session, Counts::default(), lease.counts());
-        self.orders.replace(session, &Places::default(), &Places::of(session, &lease));
+        let nothing = Account { workload: lease.workload, ..Account::default() };
+        self.account(session, &nothing, &Account::of(session, &lease));
         let before = self.leases.insert(session, lease);
         assert!(before.is_none(), "two leases of one session at one database");
     }
@@ -161,19 +218,32 @@ impl Database {
     /// Removes a lease for good. Returns what it held.
     pub(crate) fn remove(&mut self, session: SessionId, effects: &mut Vec<Effect>) -> u32 {
         let Some(lease) = self.leases.remove(&session) else { return 0 };
-        let counts = lease.counts();
-        self.account(session, counts, Counts::default());
-        self.orders.replace(session, &Places::of(session, &lease), &Places::default());
+        let nothing = Account { workload: lease.workload, ..Account::default() };
+        self.account(session, &Account::of(session, &lease), &nothing);
         self.uncommitted.remove(&session);
         self.forget_moves(session);
         effects.push(Effect::Commit(Change::RemoveLease(session, self.settings.name.clone())));
-        counts.held
+        lease.held()
     }
 
-    fn account(&mut self, session: SessionId, before: Counts, after: Counts) {
+    fn account(&mut self, session: SessionId, before: &Account, after: &Account) {
+        self.count(session, (before.workload, before.counts), (after.workload, after.counts));
+        if before.workload == after.workload {
+            self.workloads[after.workload.index()].orders.replace(session, &before.places, &after.places);
+        } else {
+            let nowhere = Places::default();
+            self.workloads[before.workload.index()].orders.replace(session, &before.places, &nowhere);
+            self.workloads[after.workload.index()].orders.replace(session, &nowhere, &after.places);
+        }
+    }
+
+    fn count(&mut self, session: SessionId, before: (WorkloadId, Counts), after: (WorkloadId, Counts)) {
         if before == after {
             return;
         }
+        self.workloads[before.0.index()].totals.replace(before.1, Counts::default());
+        self.workloads[after.0.index()].totals.replace(Counts::default(), after.1);
+        let (before, after) = (before.1, after.1);
         self.totals.replace(before, after);
         if after.ceiling > after.held {
             self.slack.insert(session);
@@ -181,6 +251,12 @@ impl Database {
             self.slack.remove(&session);
         }
         self.watch.saw(self.totals.lowest, self.totals.highest);
+    }
+
+    /// The workload of this name, or the default.
+    pub(crate) fn workload_named(&self, name: &str) -> WorkloadId {
+        let named = self.workloads.iter().find(|workload| &**workload.name() == name);
+        named.map_or(WorkloadId::default(), |workload| workload.id)
     }
 
     /// Most tokens that could be granted now, in total.
@@ -215,6 +291,7 @@ impl Database {
             effects.push(Effect::Note(Note::CapChanged { database: self.id, from: self.cap, to }));
             self.watch.keep_also_of(to.saturating_sub(self.cap));
             self.cap = to;
+            self.refit_floors(effects);
         }
         // A server that dies before the first lazy write must not come back with
         // a cap of nothing: it would take everything back from its nodes.
@@ -223,7 +300,19 @@ impl Database {
         }
     }
 
-    fn write_cap(&mut self, effects: &mut Vec<Effect>) {
+    /// Brings the floors in force up to date with a cap that is known.
+    fn refit_floors(&mut self, effects: &mut Vec<Effect>) {
+        let before: u64 = self.workloads.iter().map(|workload| u64::from(workload.floor)).sum();
+        if self.cap == 0 {
+            return;
+        }
+        let (set, in_force) = fit_floors(&mut self.workloads, self.cap);
+        if in_force != before {
+            effects.push(Effect::Note(Note::FloorsFitted { database: self.id, set, in_force }));
+        }
+    }
+
+    pub(crate) fn write_cap(&mut self, effects: &mut Vec<Effect>) {
         self.cap_written = Some(self.cap);
         effects.push(Effect::Commit(Change::PutCap(self.settings.name.clone(), self.cap)));
     }
@@ -254,101 +343,11 @@ impl Database {
         } else {
             self.shed();
         }
+        self.aim(now);
         if self.grants_allowed() && !store_failed {
             self.grant(now);
             self.recall(now);
         }
         self.settle(now, effects);
-    }
-
-    /// Makes ceilings cover what is held, then says what is new.
-    fn settle(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let mut touched = take(&mut self.touched);
-        for session in touched.drain(..) {
-            let Some(lease) = self.leases.get_mut(&session) else { continue };
-            lease.touched = false;
-            if lease.has_news() {
-                self.cover(session, effects);
-                self.tell(session, now, effects);
-                self.cover(session, effects);
-            }
-        }
-        // Nothing of this touched a lease again: its memory is for the next time.
-        self.touched = touched;
-        self.make_ceilings_fit(effects);
-    }
-
-    /// Sends a session its allotment, if that is not what it was told last.
-    fn tell(&mut self, session: SessionId, now: Time, effects: &mut Vec<Effect>) {
-        let Some(lease) = self.leases.get(&session) else { return };
-        let (told, waited) = (lease.told_tokens(), lease.age(now));
-        let Some((stream, allotment, rests_on_commit)) =
-            self.recount(session, Lease::next_allotment).flatten()
-        else {
-            return;
-        };
-        self.uncommitted.insert(session);
-        let database = self.id;
-        effects.push(Effect::Allotment { stream, database, allotment, rests_on_commit });
-        let tokens = allotment.tokens.abs_diff(told);
-        if allotment.tokens > told {
-            self.grants += u64::from(tokens);
-            effects.push(Effect::Note(Note::Granted { session, database, tokens, waited }));
-        } else if allotment.tokens < told {
-            self.recalls += u64::from(tokens);
-            let recall = allotment.recall;
-            effects.push(Effect::Note(Note::Recalled { session, database, tokens, recall }));
-        }
-    }
-
-    /// Raises the ceiling of a lease to what it holds (rule 13), and writes the
-    /// policy that the session was told (rule 16).
-    fn cover(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        if self.leases.get(&session).is_some_and(Lease::is_uncovered) {
-            self.write_ceiling(session, effects);
-        }
-    }
-
-    /// While ceilings sum to more than the cap, lowers those above what is held.
-    fn make_ceilings_fit(&mut self, effects: &mut Vec<Effect>) {
-        while self.totals.ceiling > u64::from(self.cap) {
-            let Some(&session) = self.slack.first() else { return };
-            self.write_ceiling(session, effects);
-        }
-    }
-
-    /// Sets the ceiling of a lease to what it holds.
-    fn write_ceiling(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
-        if let Some(lease) = self.recount(session, Lease::cover) {
-            effects.push(Effect::Commit(Change::PutLease(session, self.settings.name.clone(), lease)));
-        }
-    }
-
-    /// The lazy part of what is durable: ceilings come down, the cap is noted.
-    pub(crate) fn write_lazily(&mut self, effects: &mut Vec<Effect>) {
-        while let Some(&session) = self.slack.first() {
-            self.write_ceiling(session, effects);
-        }
-        if self.settings.watched && self.watch.may_grant() && self.cap_written != Some(self.cap) {
-            self.write_cap(effects);
-        }
-    }
-
-    /// Everything emitted since the last commit is durable and on its way.
-    pub(crate) fn committed(&mut self) {
-        for session in take(&mut self.uncommitted) {
-            if let Some(lease) = self.leases.get_mut(&session) {
-                lease.committed();
-            }
-        }
-    }
-
-    /// Nothing emitted since the last commit was sent. Returns whom that concerns.
-    pub(crate) fn commit_failed(&mut self) -> BTreeSet<SessionId> {
-        let uncommitted = take(&mut self.uncommitted);
-        for session in &uncommitted {
-            self.change(*session, Lease::withdraw);
-        }
-        uncommitted
     }
 }

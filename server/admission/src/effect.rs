@@ -151,6 +151,20 @@ pub enum UnaryReply {
         /// The cap.
         cap: u32,
     },
+    /// More tokens than its workload may ever hold.
+    AboveLimit {
+        /// The workload.
+        workload: Arc<str>,
+        /// Its limit.
+        limit: u32,
+    },
+    /// As many tasks wait in its workload as may.
+    TooManyWait {
+        /// The workload.
+        workload: Arc<str>,
+        /// The most that may wait.
+        max_waiting: u32,
+    },
     /// Too many calls wait already.
     QueueFull {
         /// The bound.
@@ -186,6 +200,8 @@ impl UnaryReply {
             | UnaryReply::Cancelled
             | UnaryReply::Mismatch
             | UnaryReply::TooMany { .. }
+            | UnaryReply::AboveLimit { .. }
+            | UnaryReply::TooManyWait { .. }
             | UnaryReply::QueueFull { .. }
             | UnaryReply::Renewed { .. }
             | UnaryReply::Expired
@@ -267,6 +283,16 @@ pub enum Note {
         from: u32,
         /// Now.
         to: u32,
+    },
+    /// The floors of workloads in force are others than before: they are less than
+    /// was set while the cap is less than all of them.
+    FloorsFitted {
+        /// The database.
+        database: DatabaseId,
+        /// The sum of the floors that were set.
+        set: u64,
+        /// The sum of the floors in force.
+        in_force: u64,
     },
     /// The probe sees the database again, or for the first time.
     ProbeUp {

@@ -1,11 +1,14 @@
-//! Free capacity: who gets it. Rules 1, 2 and 11 of `docs/admission.md`.
+//! Free capacity: who gets it. Rules 1, 2 and 11 of `docs/admission.md`, and 9 and
+//! 10 as to what is free for whom.
 
 use crate::{
     SessionId, Time,
+    between::Precedence,
     calls::Call,
     database::{CONNECTS_IN_FLIGHT, Database},
     lease::Lease,
     queue::{EffectiveAge, Part, Turn, effective_age},
+    workload::Workload,
 };
 
 /// Who is next.
@@ -18,11 +21,10 @@ pub(crate) enum Next {
 }
 
 impl Database {
-    /// Gives free capacity to the greatest effective age, then to those that
-    /// would like to be warm.
+    /// Gives free capacity to those that wait, then to those that would like to
+    /// be warm.
     pub(crate) fn grant(&mut self, now: Time) {
-        while self.room() > 0 {
-            let Some(next) = self.next(now) else { break };
+        while let Some(next) = self.next(now) {
             let served = match next {
                 Next::Lease(session) => self.grant_one(session),
                 Next::Call(request) => self.serve_call(request, now),
@@ -31,38 +33,68 @@ impl Database {
                 break;
             }
         }
-        if !self.someone_waits() {
+        if !self.workloads.iter().any(Workload::someone_waits) {
             self.grant_to_cool();
         }
     }
 
-    /// Whether anybody has a need that is not met.
-    pub(crate) fn someone_waits(&self) -> bool {
-        !self.orders.queue.is_empty() || !self.calls.is_empty()
+    /// Of the workloads that something is free for, the one that lacks most; of
+    /// it, whoever has the greatest effective age.
+    pub(crate) fn next(&self, now: Time) -> Option<Next> {
+        let (room, reserved) = (u64::from(self.room()), self.reserved());
+        if room == 0 {
+            return None;
+        }
+        let heads = self.workloads.iter().filter_map(|workload| {
+            let (age, next) = self.head(workload, free_for(workload, room, reserved), now)?;
+            // Nothing that others give back helps a call that waits for its own
+            // workload to come down from its limit. So nothing is kept for it.
+            let may_be = tokens_for(workload, next) <= workload.below_limit();
+            may_be.then(|| (Precedence::of(workload), age, next))
+        });
+        heads.max_by(|one, other| (one.0, one.1).cmp(&(other.0, other.1))).map(|(_, _, next)| next)
     }
 
-    /// Who has the greatest effective age. While as many connect as may, no
-    /// lease does. In fair order a call's turn comes although there is too
-    /// little for it, and what is free is kept for it; unfair lets smaller ones
-    /// pass.
-    pub(crate) fn next(&self, now: Time) -> Option<Next> {
-        let lease = if self.may_connect() { self.orders.queue.first(now) } else { None };
+    /// Whoever of a workload has the greatest effective age, if so much is free
+    /// for it. While as many connect as may, no lease is next. In fair order a
+    /// call's turn comes although too little is free for it, which is then kept
+    /// for it; unfair lets smaller ones pass.
+    pub(crate) fn head(&self, workload: &Workload, free: u64, now: Time) -> Option<(EffectiveAge, Next)> {
+        let fits = u32::try_from(free).unwrap_or(u32::MAX);
+        if fits == 0 || !workload.someone_waits() {
+            return None;
+        }
+        let lease = if self.may_connect() { workload.orders.queue.first(now) } else { None };
         let call = match self.quantum() {
-            Some(_) => self.calls.first(),
-            None => self.calls.first_within(self.room()),
+            Some(_) => workload.calls.first(),
+            None => workload.calls.first_within(fits),
         };
         let lease = lease.map(|(age, session)| (age, Next::Lease(session)));
         let call = call.map(|(request, call)| (age_of_call(request, call, now), Next::Call(request)));
-        lease.into_iter().chain(call).max_by_key(|(age, _)| *age).map(|(_, next)| next)
+        lease.into_iter().chain(call).max_by_key(|(age, _)| *age)
+    }
+
+    /// Tokens that are held free for the floors of workloads.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.workloads.iter().map(Workload::reserved).sum()
     }
 
     fn grant_to_cool(&mut self) {
-        while self.may_connect() {
-            let Some(&session) = self.orders.cool.first() else { return };
+        while let Some(session) = self.next_to_warm() {
             if !self.grant_one(session) {
                 return;
             }
         }
+    }
+
+    /// Somebody who would like to be warm.
+    fn next_to_warm(&self) -> Option<SessionId> {
+        if !self.may_connect() {
+            return None;
+        }
+        let (room, reserved) = (u64::from(self.room()), self.reserved());
+        let mut growing = self.workloads.iter().filter(|workload| free_for(workload, room, reserved) > 0);
+        growing.find_map(|workload| workload.orders.cool.first().copied())
     }
 
     /// Pacing: whether one more connection may be opened now (rule 11).
@@ -86,15 +118,34 @@ impl Database {
 
     /// Leases all tokens of a call, or none.
     fn serve_call(&mut self, request: SessionId, now: Time) -> bool {
-        if self.calls.get(request).is_none_or(|call| call.tokens > self.room()) {
-            return false;
-        }
+        let (room, reserved) = (u64::from(self.room()), self.reserved());
+        let fits =
+            |workload: &Workload, call: &Call| u64::from(call.tokens) <= free_for(workload, room, reserved);
+        let mut workloads = self.workloads.iter();
+        let at =
+            workloads.find(|workload| workload.calls.get(request).is_some_and(|call| fits(workload, call)));
+        let Some(at) = at.map(|workload| workload.id) else { return false };
         let Some(call) = self.take_call(request) else { return false };
-        let lease = Lease::unary(&call, self.settings.on_loss, now);
-        self.calls.granted.push((request, call));
+        let lease = Lease::unary(&call, self.settings.on_loss, now).of(at);
+        self.granted.push((request, call));
         self.insert(request, lease);
         assert!(self.totals.held <= u64::from(self.cap), "over-admitted by a unary lease");
         true
+    }
+}
+
+/// What is free for one workload, of so much room, of which so much is held free
+/// for floors: what is held free for its own is free for it.
+pub(crate) fn free_for(workload: &Workload, room: u64, reserved: u64) -> u64 {
+    let for_others = reserved - workload.reserved();
+    room.saturating_sub(for_others).min(workload.below_limit())
+}
+
+/// How many tokens whoever is next in a workload would get.
+fn tokens_for(workload: &Workload, next: Next) -> u64 {
+    match next {
+        Next::Lease(_) => 1,
+        Next::Call(request) => workload.calls.get(request).map_or(0, |call| u64::from(call.tokens)),
     }
 }
 

@@ -33,32 +33,37 @@ pub(crate) struct Idle {
     ripe: Most,
     unripe: Most,
     /// The unripe ones by the end of their grace.
-    ripens: BTreeSet<(Time, SessionId)>,
+    ripens: BTreeSet<(Time, SessionId, u32)>,
+    in_grace: u64,
 }
 
 impl Idle {
     pub(crate) fn insert(&mut self, session: SessionId, spare: Spare) {
         self.unripe.insert((Reverse(spare.tokens), session));
-        self.ripens.insert((spare.ripe_at, session));
+        self.ripens.insert((spare.ripe_at, session, spare.tokens));
+        self.in_grace += u64::from(spare.tokens);
     }
 
     pub(crate) fn remove(&mut self, session: SessionId, spare: Spare) {
-        let unripe = self.ripens.remove(&(spare.ripe_at, session));
-        let of = if unripe { &mut self.unripe } else { &mut self.ripe };
-        of.remove(&(Reverse(spare.tokens), session));
+        let most = (Reverse(spare.tokens), session);
+        if self.ripens.remove(&(spare.ripe_at, session, spare.tokens)) {
+            self.in_grace -= u64::from(spare.tokens);
+            self.unripe.remove(&most);
+        } else {
+            self.ripe.remove(&most);
+        }
     }
 
-    /// Takes notice of the graces that have ended. `spare` says what a session
-    /// was inserted with.
-    pub(crate) fn ripen(&mut self, now: Time, spare: impl Fn(SessionId) -> Option<Spare>) {
-        while let Some(&(at, session)) = self.ripens.first()
+    /// Takes notice of the graces that have ended.
+    pub(crate) fn ripen(&mut self, now: Time) {
+        while let Some(&(at, session, tokens)) = self.ripens.first()
             && at <= now
         {
+            let most = (Reverse(tokens), session);
             self.ripens.pop_first();
-            let most = spare(session).map(|spare| (Reverse(spare.tokens), session));
-            if let Some(most) = most.filter(|most| self.unripe.remove(most)) {
-                self.ripe.insert(most);
-            }
+            self.in_grace -= u64::from(tokens);
+            self.unripe.remove(&most);
+            self.ripe.insert(most);
         }
     }
 
@@ -71,6 +76,11 @@ impl Idle {
 
     /// When the next grace ends.
     pub(crate) fn ripens_at(&self) -> Option<Time> {
-        self.ripens.first().map(|(at, _)| *at)
+        self.ripens.first().map(|(at, _, _)| *at)
+    }
+
+    /// Unused tokens whose grace has not ended.
+    pub(crate) fn in_grace(&self) -> u64 {
+        self.in_grace
     }
 }

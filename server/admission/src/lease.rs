@@ -5,7 +5,10 @@
 use alloc::{boxed::Box, collections::VecDeque};
 use core::{mem::replace, time::Duration};
 
-use crate::{Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shares::Weight};
+use crate::{
+    Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shares::Weight,
+    workload::WorkloadId,
+};
 
 /// Observations of the database that end a quarantine (rule 16).
 pub(crate) const OBSERVATIONS: u8 = 2;
@@ -59,6 +62,12 @@ pub(crate) struct Counts {
     pub(crate) quarantined: u32,
     /// 1, if live.
     pub(crate) live: u32,
+    /// Tokens that it has use for.
+    pub(crate) using: u32,
+    /// Tokens that it was asked for and has not given up.
+    pub(crate) giving: u32,
+    /// Tokens of others that are promised to it.
+    pub(crate) promised: u32,
 }
 
 /// An allotment that was sent and not yet acknowledged.
@@ -83,6 +92,8 @@ pub(crate) struct Lease {
     pub(crate) ceiling: u32,
     /// What the session was told, where that differs the one that keeps longer.
     pub(crate) on_loss: LossPolicy,
+    /// Where it counts.
+    pub(crate) workload: WorkloadId,
     /// The idle level last rose then.
     pub(crate) idle_rose: Time,
     /// Tokens of others that were asked for on its behalf and count as promised.
@@ -128,6 +139,11 @@ struct Before {
 }
 
 impl Lease {
+    /// The same, of a workload.
+    pub(crate) fn of(self, workload: WorkloadId) -> Lease {
+        Lease { workload, ..self }
+    }
+
     /// An account that counts `held` although no stream speaks for it.
     pub(crate) fn recovered(held: u32, on_loss: LossPolicy, standing: Standing) -> Lease {
         Lease {
@@ -138,6 +154,7 @@ impl Lease {
             recall: Recall::None,
             ceiling: held,
             on_loss,
+            workload: WorkloadId::default(),
             idle_rose: Time::ZERO,
             promised: 0,
             asked: 0,
@@ -192,7 +209,8 @@ impl Lease {
     /// What this lease adds to the totals of its database.
     pub(crate) fn counts(&self) -> Counts {
         let held = self.held();
-        let common = Counts { held, target: held, ceiling: self.ceiling, ..Counts::default() };
+        let (ceiling, promised) = (self.ceiling, self.promised);
+        let common = Counts { held, target: held, ceiling, using: held, promised, ..Counts::default() };
         match self.standing {
             Standing::Attached(_) => Counts {
                 target: self.tokens,
@@ -202,11 +220,13 @@ impl Lease {
                 waiting: self.demand.waiting,
                 in_flight: self.demand.opening + self.granting(),
                 live: 1,
+                using: self.using(),
+                giving: self.giving(),
                 ..common
             },
             Standing::Unattached => Counts { highest: held.max(self.ceiling), live: 1, ..common },
             Standing::Quarantined { .. } => {
-                Counts { highest: held.max(self.ceiling), quarantined: held, ..common }
+                Counts { highest: held.max(self.ceiling), quarantined: held, using: 0, ..common }
             }
             Standing::Unary { observed, .. } => {
                 Counts { lowest: if observed { held } else { 0 }, highest: held, live: 1, ..common }
@@ -258,9 +278,17 @@ impl Lease {
         if free_to_ask && unused > self.refused { unused } else { 0 }
     }
 
+    /// Tokens that it has use for: for tasks that work, connect, or wait, as far
+    /// as its pool may grow for them.
+    fn using(&self) -> u32 {
+        let Demand { in_use, opening, waiting, wanted, .. } = self.demand;
+        let at_work = in_use.saturating_add(opening);
+        at_work.saturating_add(waiting.min(wanted.saturating_sub(at_work)))
+    }
+
     /// How much of the cap it is due, beside others.
     pub(crate) fn weight(&self) -> Weight {
-        Weight::of(self.demand.in_use, self.demand.waiting, self.hold)
+        Weight::of(self.using(), self.hold)
     }
 
     /// How long it holds a connection as it measured it; zero if it did not.

@@ -1,20 +1,24 @@
 //! Tokens that are asked back for those who wait: unused ones first, then busy
-//! ones. Rules 3 to 7 of `docs/admission.md`.
+//! ones. Rules 3 to 7 of `docs/admission.md`; between workloads, `between.rs`.
 
 use core::{cmp::Reverse, time::Duration};
 
 use crate::{
     Recall, SessionId, Time,
-    calls::{Call, as_receiver},
+    between::by_precedence,
+    calls::as_receiver,
     database::Database,
+    grant::{Next, free_for},
     lease::Lease,
     moves::Move,
-    orders::{Lack, NOBODY, Oldest, Youngest, spare_of},
+    orders::{Lack, NOBODY, Oldest, Youngest},
     shares::Shares,
+    targets::TOKEN,
+    workload::{Workload, WorkloadId},
 };
 
-/// Under unfair admission the grace is void for a waiter older than this.
-const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
+/// What a quantum is elsewhere, where admission is unfair.
+pub(crate) const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A moment, the shortest there is.
 const MOMENT: Duration = Duration::from_nanos(1);
@@ -22,6 +26,11 @@ const MOMENT: Duration = Duration::from_nanos(1);
 /// Why a busy token moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
+    /// The receiver's workload is under its target, the donor's is over its own
+    /// (rule 9).
+    Target,
+    /// The receiver's workload has nothing for too long (rule 9).
+    Starving,
     /// The receiver is below its share, the donor is not, and the lag is more
     /// than a quantum (rule 5).
     Share,
@@ -37,140 +46,209 @@ pub(crate) struct NextMove {
     pub(crate) receiver: Oldest,
     pub(crate) donor: Youngest,
     pub(crate) rule: Rule,
+    /// The receiver's.
+    pub(crate) workload: WorkloadId,
 }
 
 impl Database {
     /// Asks for tokens on behalf of those that free capacity did not serve.
     pub(crate) fn recall(&mut self, now: Time) {
-        let missing = self.missing();
-        if missing == 0 {
-            return;
+        for index in 0..self.workloads.len() {
+            self.workloads[index].kept_for = self.call_that_is_kept_for(&self.workloads[index], now);
         }
-        let missing = self.recall_idle(missing, now);
-        if let (Some(quantum), true) = (self.quantum(), missing > 0) {
-            self.recall_busy(missing, quantum, now);
+        let mut coming: u64 = self.workloads.iter().map(|workload| workload.orders.coming).sum();
+        let mut missing = 0;
+        for id in by_precedence(&self.workloads) {
+            let needed = self.missing(&self.workloads[id.index()]);
+            let covered = needed.min(coming);
+            coming -= covered;
+            let left = self.recall_idle(id, needed - covered, now);
+            self.workloads[id.index()].missing = left;
+            missing += left;
+        }
+        if missing > 0 {
+            self.recall_busy(now);
         }
     }
 
-    /// Tokens that are needed, beyond those that are promised or on their way.
-    /// None while capacity is free (rule 3), also while it cannot be granted for
-    /// want of certainty or for pacing; unless it is kept for a call that needs
-    /// more of it.
-    pub(crate) fn missing(&self) -> u64 {
-        let room = self.unheld();
-        let needed = match self.kept_for() {
-            Some((_, call)) => u64::from((call.tokens - room).saturating_sub(call.promised)),
-            None if room > 0 => 0,
-            None => self.orders.missing + self.calls.missing(),
+    /// Tokens that a workload needs, beyond those that are promised or on their
+    /// way. None while something is free for it (rule 3), also while that cannot
+    /// be granted for want of certainty or for pacing; unless it is kept for a
+    /// call that needs more of it.
+    pub(crate) fn missing(&self, workload: &Workload) -> u64 {
+        let free = free_for(workload, u64::from(self.unheld()), self.reserved());
+        match workload.kept_call() {
+            Some((_, call)) => {
+                u64::from(call.tokens).saturating_sub(free).saturating_sub(u64::from(call.promised))
+            }
+            None if free > 0 => 0,
+            None => workload.orders.missing + workload.calls.missing(),
+        }
+    }
+
+    /// The call of a workload that something is kept for, since too little is free
+    /// for it: of all that is free, or, when its workload must come down from its
+    /// limit first, of that workload alone.
+    fn call_that_is_kept_for(&self, workload: &Workload, now: Time) -> Option<SessionId> {
+        if workload.calls.is_empty() {
+            return None;
+        }
+        let free = free_for(workload, u64::from(self.unheld()), self.reserved());
+        let (request, call) = match self.quantum() {
+            None => workload.calls.first()?,
+            Some(_) => match self.head(workload, free, now)?.1 {
+                Next::Call(request) => (request, workload.calls.get(request)?),
+                Next::Lease(_) => return None,
+            },
         };
-        needed.saturating_sub(self.orders.coming)
-    }
-
-    /// The call that free capacity is kept for, since there is too little of it.
-    pub(crate) fn kept_for(&self) -> Option<(SessionId, &Call)> {
-        let room = self.unheld();
-        self.calls.first().filter(|(_, call)| room > 0 && call.tokens > room)
+        let beyond_limit = u64::from(call.tokens) > workload.below_limit();
+        let is_next = || self.next(now) == Some(Next::Call(request)) || self.quantum().is_none();
+        (free > 0 && (beyond_limit || is_next())).then_some(request)
     }
 
     /// Asks for unused tokens, first where most are unused, and each after its
     /// grace, which is void when somebody has waited for a quantum (rule 4).
     /// Returns how many are still missing.
-    fn recall_idle(&mut self, missing: u64, now: Time) -> u64 {
-        let leases = &self.leases;
-        self.orders.idle.ripen(now, |session| spare_of(leases.get(&session)?));
-        let void = now.since(self.oldest_task().unwrap_or(now)) > self.quantum().unwrap_or(UNFAIR_PATIENCE);
+    fn recall_idle(&mut self, receiver: WorkloadId, missing: u64, now: Time) -> u64 {
         let mut missing = missing;
-        while let Some((spare, session)) = self.orders.idle.most(void).filter(|_| missing > 0) {
+        if missing == 0 {
+            return 0;
+        }
+        let oldest = oldest_task(&self.workloads[receiver.index()]).unwrap_or(now);
+        let void = now.since(oldest) > self.patience();
+        while let Some((spare, session)) = self.most_idle_for(receiver, void).filter(|_| missing > 0) {
             let asked = u64::from(spare).min(missing) as u32;
             missing -= u64::from(asked);
             self.change(session, |lease| lease.lower(lease.tokens.saturating_sub(asked), Recall::Idle));
         }
-        if let Some(at) = self.orders.idle.ripens_at().filter(|_| missing > 0) {
+        let ripens = self.workloads.iter().filter_map(|workload| workload.orders.idle.ripens_at()).min();
+        if let Some(at) = ripens.filter(|_| missing > 0) {
             self.wake(at);
         }
         missing
     }
 
-    /// When the oldest task of all began to wait.
-    fn oldest_task(&self) -> Option<Time> {
-        let call = self.calls.first().map(|(_, call)| call.since);
-        self.orders.queue.oldest().into_iter().chain(call).min()
+    /// Whoever has most unused tokens that one workload may have: those of its own,
+    /// and, unless it has come to its limit, those of others that are not
+    /// protected by their floor.
+    fn most_idle_for(&self, receiver: WorkloadId, void: bool) -> Option<(u32, SessionId)> {
+        let may_grow = self.workloads[receiver.index()].may_grow();
+        let of = |workload: &Workload| {
+            let (spare, session) = workload.orders.idle.most(void)?;
+            let own = workload.id == receiver;
+            let lendable = u32::try_from(workload.lendable()).unwrap_or(u32::MAX);
+            let spare = if own { spare } else { spare.min(lendable) };
+            (own || (may_grow && spare > 0)).then_some((spare, session))
+        };
+        self.workloads.iter().filter_map(of).max_by_key(|(spare, session)| (*spare, Reverse(*session)))
     }
 
     /// Asks for busy tokens, one for each that is missing, as long as one may
     /// move.
-    fn recall_busy(&mut self, missing: u64, quantum: Duration, now: Time) {
-        for _ in 0..missing {
+    fn recall_busy(&mut self, now: Time) {
+        loop {
             if !self.budget_left() {
                 break;
             }
-            let Some(next) = self.next_move(quantum, now) else {
-                self.wake_for_lag(quantum, now);
+            let Some(next) = self.next_move(now) else {
+                self.wake_for_lag(now);
                 break;
             };
             self.start_move(next, now);
         }
-        if let Some(at) = self.moves.lapses_at(quantum) {
+        if let Some(at) = self.moves.lapses_at(self.quantum().unwrap_or_default()) {
             self.wake(at);
         }
     }
 
     fn start_move(&mut self, next: NextMove, now: Time) {
-        let NextMove { receiver: (_, receiver), donor: (_, _, donor), rule: _ } = next;
+        let NextMove { receiver: (_, receiver), donor: (_, _, donor), rule: _, workload } = next;
         self.change(donor, |lease| {
             lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
             lease.asked += 1;
         });
         self.promise(receiver, |promised| promised + 1);
         self.moves.add(Move { donor, receiver, since: now });
+        self.workloads[workload.index()].missing -= 1;
     }
 
-    /// The busy token that moves next, if one may: that for the oldest of those
-    /// it may move to.
-    pub(crate) fn next_move(&self, quantum: Duration, now: Time) -> Option<NextMove> {
-        let rules = [Rule::Share, Rule::Escape, Rule::Poverty];
-        let moves = rules.into_iter().filter_map(|rule| {
-            let next = self.pair(rule)?;
-            needed_lag(rule, quantum).is_none_or(|needed| lag(&next, now) > needed).then_some(next)
+    /// The busy token that moves next, if one may: one between workloads, or else
+    /// that for the oldest of those it may move to.
+    pub(crate) fn next_move(&self, now: Time) -> Option<NextMove> {
+        let between = if self.workloads.len() > 1 { self.next_move_between(now) } else { None };
+        between.or_else(|| self.next_move_within(now))
+    }
+
+    /// The busy token that moves next within a workload.
+    pub(crate) fn next_move_within(&self, now: Time) -> Option<NextMove> {
+        let quantum = self.quantum()?;
+        let missing = self.workloads.iter().filter(|workload| workload.missing > 0);
+        let moves = missing.flat_map(|workload| {
+            [Rule::Share, Rule::Escape, Rule::Poverty].into_iter().filter_map(move |rule| {
+                let next = self.pair(workload, rule)?;
+                needed_lag(rule, quantum).is_none_or(|needed| lag(&next, now) > needed).then_some(next)
+            })
         });
         moves.min_by_key(|next| next.receiver)
     }
 
-    /// The first receiver and the first donor by a rule, however little the one
-    /// lags behind the other: no other two lag more.
-    fn pair(&self, rule: Rule) -> Option<NextMove> {
-        let (receivers, donors) = (&self.orders.receivers, &self.orders.donors);
-        let shares = self.shares();
-        let receiver = match self.kept_for() {
+    /// The first receiver and the first donor of a workload by a rule, however
+    /// little the one lags behind the other: no other two lag more. They are never
+    /// the same: whoever has no more than a half token below its share is no
+    /// receiver, nobody lags behind itself, and who has nothing gives nothing.
+    fn pair(&self, workload: &Workload, rule: Rule) -> Option<NextMove> {
+        let shares = self.shares(workload);
+        let receiver = match workload.kept_call() {
             Some(call) => as_receiver(call).filter(|(_, lack)| may_receive(rule, &shares, lack))?.0,
-            None => receivers.first(|lack| may_receive(rule, &shares, lack))?,
+            None => workload.orders.receivers.first(|lack| may_receive(rule, &shares, lack))?,
         };
-        // It is not the receiver itself: whoever has no more than a half token below
-        // its share is no receiver, nobody lags behind itself, and who has nothing
-        // has nothing to give.
-        let donor = donors.first(|plenty| match rule {
+        let donor = workload.orders.donors.first(|plenty| match rule {
             Rule::Share => shares.not_half_below(&plenty.supply),
-            Rule::Escape => true,
             Rule::Poverty => plenty.left > 1,
+            Rule::Escape | Rule::Target | Rule::Starving => true,
         })?;
-        Some(NextMove { receiver, donor, rule })
+        Some(NextMove { receiver, donor, rule, workload: workload.id })
     }
 
-    /// Time alone makes a lag grow where the donor has no waiters.
-    fn wake_for_lag(&mut self, quantum: Duration, now: Time) {
-        for rule in [Rule::Share, Rule::Escape] {
-            let Some(NextMove { receiver, donor, .. }) = self.pair(rule) else { continue };
-            let due = needed_lag(rule, quantum).map(|lag| receiver.0 + lag + MOMENT);
-            if let Some(due) = due.filter(|due| donor.0 == Reverse(NOBODY) && *due > now) {
-                self.wake(due);
-            }
+    /// Whoever of a workload waits longest and lacks something.
+    pub(crate) fn first_receiver(workload: &Workload) -> Option<Oldest> {
+        match workload.kept_call() {
+            Some(call) => as_receiver(call).map(|(key, _)| key),
+            None => workload.orders.receivers.first(|_| true),
         }
     }
 
-    /// The shares in everything that a stream speaks for.
-    pub(crate) fn shares(&self) -> Shares {
-        let shared = u64::from(self.cap).saturating_sub(self.orders.fixed);
-        self.orders.shares.shares(shared as u32)
+    /// Time alone makes a lag grow where the donor has no waiters, and a workload
+    /// starve.
+    fn wake_for_lag(&mut self, now: Time) {
+        let quantum = self.quantum();
+        let mut due = None;
+        for workload in self.workloads.iter().filter(|workload| workload.missing > 0) {
+            let starves = self.starves_at(workload).filter(|_| self.workloads.len() > 1);
+            let lags = [Rule::Share, Rule::Escape].into_iter().filter_map(|rule| {
+                let NextMove { receiver, donor, .. } = self.pair(workload, rule)?;
+                let at = receiver.0 + needed_lag(rule, quantum?)? + MOMENT;
+                (donor.0 == Reverse(NOBODY)).then_some(at)
+            });
+            due = lags.chain(starves).filter(|at| *at > now).chain(due).min();
+        }
+        if let Some(due) = due {
+            self.wake(due);
+        }
+    }
+
+    /// The shares of a workload's sessions in everything it is to have that a
+    /// stream speaks for.
+    pub(crate) fn shares(&self, workload: &Workload) -> Shares {
+        let quarantined = workload.totals.quarantined;
+        let all = if self.workloads.len() == 1 {
+            u64::from(self.cap).saturating_sub(quarantined)
+        } else {
+            workload.target / TOKEN
+        };
+        let limit = workload.settings.limit.map_or(u64::MAX, u64::from).saturating_sub(quarantined);
+        let fixed = workload.orders.fixed - quarantined;
+        workload.orders.shares.shares(all.min(limit).saturating_sub(fixed) as u32)
     }
 
     /// Whether one more token may be in motion (rule 7): recalled, granted on
@@ -214,12 +292,19 @@ impl Database {
     }
 }
 
+/// When the oldest task of a workload began to wait.
+fn oldest_task(workload: &Workload) -> Option<Time> {
+    let call = workload.calls.first().map(|(_, call)| call.since);
+    workload.orders.queue.oldest().into_iter().chain(call).min()
+}
+
 /// Whether a token may move to one who lacks so much, by a rule.
 pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
     match rule {
         Rule::Share => lack.supply.is_some_and(|supply| shares.half_below(&supply)),
         Rule::Escape => lack.promised == 0,
         Rule::Poverty => lack.tokens == 0,
+        Rule::Target | Rule::Starving => true,
     }
 }
 
@@ -228,7 +313,7 @@ fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
     match rule {
         Rule::Share => Some(quantum),
         Rule::Escape => Some(quantum * 2),
-        Rule::Poverty => None,
+        Rule::Poverty | Rule::Target | Rule::Starving => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The settings of one database, already checked. Knows nothing of files or
 //! defaults.
 
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -51,4 +51,72 @@ pub struct DatabaseSettings {
     pub fence_grace: Duration,
     /// No new grants.
     pub draining: bool,
+    /// How its tokens are divided among classes of sessions.
+    pub workloads: Workloads,
+}
+
+/// A class of sessions, and what it may have of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadSettings {
+    /// Sessions of this workload are in it.
+    pub name: Arc<str>,
+    /// Its part beside others that want more than there is. 1 to
+    /// [`WorkloadSettings::HEAVIEST`].
+    pub weight: u32,
+    /// Tokens that it always gets when it has use for them. Not above `limit`.
+    pub floor: u32,
+    /// The floor is held free while it is not used. Otherwise it is lent.
+    pub keep: bool,
+    /// Most tokens that it ever holds.
+    pub limit: Option<u32>,
+    /// Most tasks that wait in it. At least 1.
+    pub max_waiting: Option<u32>,
+}
+
+impl WorkloadSettings {
+    /// The greatest weight.
+    pub const HEAVIEST: u32 = 1_000;
+
+    /// A workload beside whose weight nothing is set.
+    pub fn named(name: impl Into<Arc<str>>) -> WorkloadSettings {
+        WorkloadSettings {
+            name: name.into(),
+            weight: 1,
+            floor: 0,
+            keep: false,
+            limit: None,
+            max_waiting: None,
+        }
+    }
+}
+
+/// The workloads of a database. The first is the default: sessions of a workload
+/// that is not among them are in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workloads(Vec<WorkloadSettings>);
+
+impl Workloads {
+    /// The name of the default workload.
+    pub const DEFAULT: &'static str = "default";
+
+    /// These workloads, with unlike names, and the default if it is not among
+    /// them.
+    pub fn new(mut workloads: Vec<WorkloadSettings>) -> Workloads {
+        match workloads.iter().position(|workload| &*workload.name == Self::DEFAULT) {
+            Some(at) => workloads[..=at].rotate_right(1),
+            None => workloads.insert(0, WorkloadSettings::named(Self::DEFAULT)),
+        }
+        Workloads(workloads)
+    }
+
+    /// All of them, the default first.
+    pub fn iter(&self) -> impl Iterator<Item = &WorkloadSettings> {
+        self.0.iter()
+    }
+}
+
+impl Default for Workloads {
+    fn default() -> Workloads {
+        Workloads::new(Vec::new())
+    }
 }

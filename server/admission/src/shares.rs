@@ -6,16 +6,16 @@ use core::{cmp::Ordering, time::Duration};
 /// Hold of a session that has not measured its own, while nobody has.
 const UNKNOWN_HOLD: Duration = Duration::from_millis(5);
 
-/// How much of the cap a session is due, beside that of others: connections in
-/// use and waiting tasks, times microseconds.
+/// How much of the cap a session is due, beside that of others: tokens that it has
+/// use for, times microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight(u64);
 
 impl Weight {
     /// Both are bounded, so that no report can make sums or products overflow.
-    pub(crate) fn of(in_use: u32, waiting: u32, hold: Duration) -> Weight {
+    pub(crate) fn of(tokens: u32, hold: Duration) -> Weight {
         let hold = u32::try_from(hold.as_micros()).unwrap_or(u32::MAX);
-        Weight(u64::from(in_use.saturating_add(waiting)) * u64::from(hold))
+        Weight(u64::from(tokens) * u64::from(hold))
     }
 }
 

@@ -42,19 +42,16 @@ impl Core {
             return Err(self.repeat(&acquire));
         }
         let Acquire { ticket, request, node, workload, database: id, tokens } = acquire;
-        let waits_at = |other: &Database| other.calls.get(request).is_some();
+        let waits_at = |other: &Database| other.call(request).is_some();
         if self.databases.iter().any(|other| other.id != id && waits_at(other)) {
             return Err(UnaryReply::Mismatch);
         }
         let database = &mut self.databases[id.0 as usize];
-        match database.calls.get(request) {
+        match database.call(request) {
             Some(call) if call.node != node || call.tokens != tokens => return Err(UnaryReply::Mismatch),
-            Some(_) => database.calls.attempt(request, ticket),
-            None if tokens > database.cap => return Err(UnaryReply::TooMany { cap: database.cap }),
-            None if database.calls.len() >= WAITING_CALLS as usize => {
-                return Err(UnaryReply::QueueFull { bound: WAITING_CALLS });
-            }
+            Some(_) => database.attempt_call(request, ticket),
             None => {
+                database.let_wait(&workload, tokens)?;
                 let tickets = Vec::from([ticket]);
                 let call = Call { tickets, tokens, node, workload, since: now, promised: 0 };
                 database.insert_call(request, call);
@@ -97,7 +94,7 @@ impl Core {
         let database = &mut self.databases[id.0 as usize];
         let ttl = database.settings.ttl;
         let name = database.settings.name.clone();
-        let granted = core::mem::take(&mut database.calls.granted);
+        let granted = core::mem::take(&mut database.granted);
         database.grants += granted.iter().map(|(_, call)| u64::from(call.tokens)).sum::<u64>();
         for (request, call) in granted {
             let unary = Unary { database: name.clone(), tokens: call.tokens, outcome: Outcome::Leased };
@@ -168,7 +165,7 @@ impl Core {
             effects.push(Effect::Reply { ticket, reply });
         }
         let database = &mut self.databases[id.0 as usize];
-        if database.calls.give_up(request, ticket) {
+        if database.give_up_call(request, ticket) {
             database.remove_call(request);
             self.decide(now, id, effects);
         }
@@ -253,10 +250,10 @@ impl Core {
         node: &Arc<str>,
         effects: &mut Vec<Effect>,
     ) -> UnaryReply {
-        let holder = self.databases.iter_mut().find(|database| database.calls.get(request).is_some());
+        let holder = self.databases.iter_mut().find(|database| database.call(request).is_some());
         let Some(database) = holder else { return UnaryReply::Unknown };
         let id = database.id;
-        if database.calls.get(request).is_some_and(|call| call.node != *node) {
+        if database.call(request).is_some_and(|call| call.node != *node) {
             return UnaryReply::Foreign;
         }
         for ticket in database.remove_call(request).into_iter().flat_map(|call| call.tickets) {
@@ -291,5 +288,29 @@ impl Core {
         for database in databases {
             self.decide(now, database, effects);
         }
+    }
+}
+
+impl Database {
+    /// Whether a new call may wait for so many tokens.
+    fn let_wait(&mut self, workload: &str, tokens: u32) -> Result<(), UnaryReply> {
+        let calls: usize = self.workloads.iter().map(|workload| workload.calls.len()).sum();
+        let workload = self.workload_named(workload);
+        let workload = &mut self.workloads[workload.index()];
+        let (limit, max_waiting) = (workload.settings.limit, workload.settings.max_waiting);
+        if tokens > self.cap {
+            return Err(UnaryReply::TooMany { cap: self.cap });
+        }
+        if let Some(limit) = limit.filter(|limit| tokens > *limit) {
+            return Err(UnaryReply::AboveLimit { workload: workload.name().clone(), limit });
+        }
+        if let Some(max_waiting) = max_waiting.filter(|most| workload.waiting() >= u64::from(*most)) {
+            workload.refused += 1;
+            return Err(UnaryReply::TooManyWait { workload: workload.name().clone(), max_waiting });
+        }
+        if calls >= WAITING_CALLS as usize {
+            return Err(UnaryReply::QueueFull { bound: WAITING_CALLS });
+        }
+        Ok(())
     }
 }

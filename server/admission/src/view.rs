@@ -4,12 +4,14 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    Admission, DatabaseId, LossPolicy, SessionId, Time,
+    Admission, DatabaseId, LossPolicy, SessionId, Time, WorkloadSettings,
     core::Core,
     database::Database,
     durable::{Kind, Outcome},
     lease::Lease,
     session::Session,
+    targets::TOKEN,
+    workload::Workload,
 };
 
 /// One database.
@@ -66,6 +68,33 @@ pub struct DatabaseView {
     pub expired: u64,
     /// Unary leases that were released once more since the start.
     pub repeated_releases: u64,
+    /// Its workloads, the default first.
+    pub workloads: Vec<WorkloadView>,
+}
+
+/// One workload of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadView {
+    /// As it was set.
+    pub settings: WorkloadSettings,
+    /// The floor in force: less than was set while the cap is less than all
+    /// floors.
+    pub floor: u32,
+    /// Tokens that count against its limit, quarantined ones included.
+    pub held: u32,
+    /// Tokens that it has use for: in use, connecting or waited for.
+    pub demand: u32,
+    /// What it is to have beside the others, in thousandths of a token. None: it
+    /// is alone.
+    pub target_thousandths: Option<u64>,
+    /// Held of expired sessions.
+    pub quarantined: u32,
+    /// Waiting tasks in all nodes, and waiting unary calls.
+    pub waiting: u32,
+    /// Live sessions.
+    pub sessions: u32,
+    /// Unary calls that were refused since the start because too many waited.
+    pub refused: u64,
 }
 
 /// The state of a probe.
@@ -199,7 +228,7 @@ impl Database {
             unseen: self.watch.unseen(),
             quarantined: count(self.totals.quarantined),
             max_connections: newest.map(|(_, seen)| seen.max_connections),
-            waiting: count(self.totals.waiting + self.calls.len() as u64),
+            waiting: count(self.workloads.iter().map(Workload::waiting).sum()),
             sessions: count(self.totals.live),
             admission: self.settings.admission,
             draining: self.settings.draining,
@@ -212,6 +241,23 @@ impl Database {
             recalls: self.recalls,
             expired: self.expired,
             repeated_releases: self.repeated_releases,
+            workloads: self.workloads.iter().map(|workload| self.workload_view(workload)).collect(),
+        }
+    }
+
+    fn workload_view(&self, workload: &Workload) -> WorkloadView {
+        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
+        let divided = self.workloads.len() > 1;
+        WorkloadView {
+            settings: workload.settings.clone(),
+            floor: workload.floor,
+            held: count(workload.totals.held),
+            demand: count(workload.demand()),
+            target_thousandths: divided.then(|| workload.target * 1_000 / TOKEN),
+            quarantined: count(workload.totals.quarantined),
+            waiting: count(workload.waiting()),
+            sessions: count(workload.totals.live),
+            refused: workload.refused,
         }
     }
 }

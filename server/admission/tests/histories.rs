@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use leasehold_admission::{Admission, DatabaseSettings, Event};
+use leasehold_admission::{Admission, DatabaseSettings, Event, WorkloadSettings, Workloads};
 use proptest::prelude::*;
 use support::{World, settings};
 
@@ -63,8 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn take(world: &mut World, step: Step) {
     match step {
         Step::Hello(node) => {
-            world.hello(NODES[node]);
-            world.node(NODES[node]).prompt = false;
+            hello(world, NODES[node]);
         }
         Step::Wait(node, count) => {
             let now = world.now;
@@ -110,6 +109,18 @@ fn take(world: &mut World, step: Step) {
     }
 }
 
+/// The workload of a node has its name, but that of "c", which is in that of "a".
+fn hello(world: &mut World, name: &str) {
+    world.hello(name);
+    workload_of(name).clone_into(&mut world.node(name).workload);
+    world.hello(name);
+    world.node(name).prompt = false;
+}
+
+fn workload_of(name: &str) -> &str {
+    if name == "c" { "a" } else { name }
+}
+
 fn flush(world: &mut World) {
     for name in NODES {
         if let Some(node) = world.nodes.get_mut(name) {
@@ -138,7 +149,7 @@ fn everything_becomes_usable(world: &mut World) {
     let settings = world.settings[0].clone();
     world.apply(Event::Configure { database: support::DB, settings });
     for name in NODES {
-        world.hello(name);
+        hello(world, name);
         world.node(name).waiting = 0;
     }
     flush(world);
@@ -169,13 +180,38 @@ fn everything_becomes_usable(world: &mut World) {
     assert_eq!(world.nodes["b"].holding(), CAP, "{}", world.show());
 }
 
-fn history(admission: Admission, steps: &[Step]) {
-    let mut world = World::new(DatabaseSettings { admission, ..settings(CAP) });
+fn history(admission: Admission, workloads: &[WorkloadSettings], steps: &[Step]) {
+    let workloads = Workloads::new(workloads.to_vec());
+    let mut world = World::new(DatabaseSettings { admission, workloads, ..settings(CAP) });
     for step in steps {
         take(&mut world, *step);
         the_cap_holds(&world);
+        limits_hold(&world);
+        floors_are_held_free(&world);
     }
     everything_becomes_usable(&mut world);
+}
+
+/// What the nodes of a workload truly hold together is within its limit. (What is
+/// counted may be more after a restart: each ceiling counts until its node is back.)
+fn limits_hold(world: &World) {
+    for workload in &world.core.databases(world.now)[0].workloads {
+        let limit = workload.settings.limit.unwrap_or(u32::MAX);
+        let of_it = world.nodes.iter().filter(|(name, _)| workload_of(name) == &*workload.settings.name);
+        let hold: u32 = of_it.map(|(_, node)| node.holding()).sum();
+        assert!(hold <= limit, "{} holds {hold} of {limit}", workload.settings.name);
+    }
+}
+
+/// What others hold leaves a kept floor free, once they have given up what they
+/// were asked for.
+fn floors_are_held_free(world: &World) {
+    let view = &world.core.databases(world.now)[0];
+    for workload in view.workloads.iter().filter(|workload| workload.settings.keep) {
+        let free = world.settings[0].cap.unwrap_or(0) - view.held;
+        let has = workload.held + free;
+        assert!(has >= workload.settings.floor, "{has} left of a floor of {}", workload.settings.floor);
+    }
 }
 
 proptest! {
@@ -183,16 +219,31 @@ proptest! {
 
     #[test]
     fn the_cap_holds_under_fair(steps in prop::collection::vec(step(), 1..120)) {
-        history(Admission::Fair { quantum: Duration::from_millis(100) }, &steps);
+        history(Admission::Fair { quantum: Duration::from_millis(100) }, &[], &steps);
     }
 
     #[test]
     fn the_cap_holds_under_strict(steps in prop::collection::vec(step(), 1..120)) {
-        history(Admission::Fair { quantum: Duration::ZERO }, &steps);
+        history(Admission::Fair { quantum: Duration::ZERO }, &[], &steps);
     }
 
     #[test]
     fn the_cap_holds_under_unfair(steps in prop::collection::vec(step(), 1..120)) {
-        history(Admission::Unfair, &steps);
+        history(Admission::Unfair, &[], &steps);
+    }
+
+    #[test]
+    fn workloads_hold_what_they_promise(steps in prop::collection::vec(step(), 1..120)) {
+        let limited = WorkloadSettings { limit: Some(3), ..WorkloadSettings::named("a") };
+        let lent = WorkloadSettings { floor: 2, weight: 3, ..WorkloadSettings::named("b") };
+        history(Admission::Fair { quantum: Duration::from_millis(100) }, &[limited, lent], &steps);
+    }
+
+    #[test]
+    fn kept_floors_are_held_free(steps in prop::collection::vec(step(), 1..120)) {
+        let kept = WorkloadSettings { floor: 2, keep: true, ..WorkloadSettings::named("b") };
+        // A cap that falls takes of floors too.
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Cap(_))).collect();
+        history(Admission::Unfair, &[kept], &steps);
     }
 }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Acquire, Admission, Claim, Core, DatabaseSettings, Demand, Event, Hello, LossPolicy, ReleaseTarget,
-    SessionId, StreamId, Ticket, Time, durable::State,
+    SessionId, StreamId, Ticket, Time, WorkloadSettings, Workloads, durable::State,
 };
 use proptest::prelude::*;
 use support::{DB, settings};
@@ -25,8 +25,36 @@ enum Step {
     Release(u64),
     GiveUp(u64),
     Pass(Duration),
-    Configure(u32, Mode),
+    Configure(u32, Mode, Division),
     Fails,
+}
+
+/// Weights, floors and limits of "web" and "batch"; none: there are no workloads.
+#[derive(Clone, Copy, Debug)]
+struct Division(Option<[Set; 2]>);
+
+/// Weight, floor, whether it is kept, limit.
+type Set = (u32, u32, bool, Option<u32>);
+
+impl Division {
+    fn workloads(self) -> Workloads {
+        let named = |(name, (weight, floor, keep, limit)): (&str, Set)| {
+            let floor = floor.min(limit.unwrap_or(u32::MAX));
+            WorkloadSettings { weight, floor, keep, limit, ..WorkloadSettings::named(name) }
+        };
+        let settings = self.0.map(|settings| ["web", "batch"].into_iter().zip(settings).map(named).collect());
+        Workloads::new(settings.unwrap_or_default())
+    }
+}
+
+fn division() -> impl Strategy<Value = Division> {
+    let one = || (1..9u32, 0..20u32, any::<bool>(), prop::option::of(1..20u32));
+    prop::option::weighted(0.8, [one(), one()]).prop_map(Division)
+}
+
+/// In which workload a node or a call is.
+fn workload(number: u64) -> Arc<str> {
+    Arc::from(["web", "batch", "other"][number as usize % 3])
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +129,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..CALLS).prop_map(Step::Release),
         1 => (0..CALLS).prop_map(Step::GiveUp),
         6 => (0..60u64).prop_map(|millis| Step::Pass(Duration::from_millis(millis))),
-        1 => (1..40u32, mode).prop_map(|(cap, mode)| Step::Configure(cap, mode)),
+        1 => (1..40u32, mode, division()).prop_map(|(cap, mode, division)| Step::Configure(cap, mode, division)),
         1 => Just(Step::Fails),
     ]
 }
@@ -135,7 +163,7 @@ impl Bench {
                 ticket: Ticket(number),
                 request: request(call),
                 node: Arc::from("py"),
-                workload: Arc::from("default"),
+                workload: workload(call),
                 database: DB,
                 tokens,
             })),
@@ -151,8 +179,9 @@ impl Bench {
                 self.now = self.now + time;
                 self.apply(Event::Tick);
             }
-            Step::Configure(cap, mode) => {
-                self.apply(Event::Configure { database: DB, settings: mode.settings(cap) });
+            Step::Configure(cap, mode, division) => {
+                let settings = DatabaseSettings { workloads: division.workloads(), ..mode.settings(cap) };
+                self.apply(Event::Configure { database: DB, settings });
             }
             Step::Fails => self.fails = !self.fails,
         }
@@ -165,7 +194,7 @@ impl Bench {
             stream: StreamId(node),
             session: SessionId(u128::from(node)),
             node: Arc::from("node"),
-            workload: Arc::from("default"),
+            workload: workload(node),
             claims: vec![Claim { database: DB, demand: Demand::default() }],
         }));
     }
@@ -193,8 +222,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_order_is_what_a_look_at_everything_finds(steps in prop::collection::vec(step(), 1..150)) {
-        let core = Core::new(Time::ZERO, vec![Mode::Fair.settings(16)], &State::default());
+    fn every_order_is_what_a_look_at_everything_finds(
+        steps in prop::collection::vec(step(), 1..150),
+        division in division(),
+    ) {
+        let settings = DatabaseSettings { workloads: division.workloads(), ..Mode::Fair.settings(16) };
+        let core = Core::new(Time::ZERO, vec![settings], &State::default());
         let mut bench = Bench { core, now: Time::ZERO, fails: false };
         for node in 0..NODES {
             bench.hello(node);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Collector, Field, Section, shown, spell_range};
+use super::workloads;
 use super::{
     Admission, Config, DatabaseConfig, DatabaseName, DatabaseUrl, LossPolicy, ServerConfig, Source, Watched,
     limits,
@@ -148,12 +149,16 @@ fn database_section(
     let on_loss = on_loss.unwrap_or(if fields.url.is_some() { LossPolicy::Keep } else { LossPolicy::Fence });
     let ttl = section.get("ttl").and_then(|field| field.duration(&limits::TTL, faults));
     let fence_grace = fence_grace(&mut section, on_loss, faults);
+    let title = format!("[databases.{name}.workloads]");
+    let workloads = section.get("workloads").and_then(|field| field.section(&title, faults));
     section.refuse_others(faults);
 
     let default_ttl = match on_loss {
         LossPolicy::Keep => limits::DEFAULT_TTL_KEEP,
         LossPolicy::Fence => limits::DEFAULT_TTL_FENCE,
     };
+    let cap = source.as_ref().and_then(Source::cap_limit);
+    let workloads = workloads::workloads(workloads, cap, faults);
     Some(DatabaseConfig {
         name,
         source: source?,
@@ -162,6 +167,7 @@ fn database_section(
         ttl: ttl.unwrap_or(default_ttl),
         on_loss,
         fence_grace,
+        workloads,
     })
 }
 

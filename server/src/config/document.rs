@@ -231,6 +231,14 @@ impl<'doc> Field<'doc> {
         count
     }
 
+    pub(super) fn truth(&self, faults: &mut Collector<'_>) -> Option<bool> {
+        if let DeValue::Boolean(truth) = self.value {
+            return Some(*truth);
+        }
+        self.refuse(faults, format_args!("must be true or false, not {}", kind(self.value)));
+        None
+    }
+
     /// A duration with its unit, in whatever range.
     pub(super) fn any_duration(&self, faults: &mut Collector<'_>) -> Option<Duration> {
         let text = self.text(DURATION_EXAMPLE, faults)?;

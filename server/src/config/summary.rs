@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::document::spell;
-use super::{Admission, Config, DatabaseConfig, LossPolicy, Source};
+use super::{Admission, Config, DatabaseConfig, LossPolicy, Source, WorkloadConfig};
 
 impl Config {
     /// What the configuration says, one line for each thing.
@@ -47,7 +47,25 @@ fn describe(database: &DatabaseConfig) -> String {
             spell(database.fence_grace)
         ),
     };
-    format!("{}; {admission}; {loss}", source(&database.source))
+    let workloads = workloads(&database.workloads);
+    format!("{}; {admission}; {loss}{workloads}", source(&database.source))
+}
+
+fn workloads(workloads: &[WorkloadConfig]) -> String {
+    let list: Vec<String> = workloads.iter().map(workload).collect();
+    if list.is_empty() { String::new() } else { format!("; workloads {}", list.join(", ")) }
+}
+
+fn workload(workload: &WorkloadConfig) -> String {
+    let WorkloadConfig { name, weight, floor, keep, limit, max_waiting } = workload;
+    let floor = match (floor, keep) {
+        (0, _) => String::new(),
+        (floor, false) => format!(", floor {floor}"),
+        (floor, true) => format!(", floor {floor} kept free"),
+    };
+    let limit = limit.map_or_else(String::new, |limit| format!(", at most {limit}"));
+    let waiting = max_waiting.map_or_else(String::new, |most| format!(", at most {most} waiting"));
+    format!("{name} (weight {weight}{floor}{limit}{waiting})")
 }
 
 fn source(source: &Source) -> String {

@@ -57,7 +57,7 @@ fn the_example_is_right() {
     let config = read(EXAMPLE).unwrap();
     insta::assert_snapshot!(config.summary(), @"
     gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
-    database orders: what 127.0.0.1:3306 admits less 10; the fleet's accounts are app; fair admission within 100ms; nodes keep their connections when the server is silent for 10s
+    database orders: what 127.0.0.1:3306 admits less 10; the fleet's accounts are app; fair admission within 100ms; nodes keep their connections when the server is silent for 10s; workloads batch (weight 1, at most 100, at most 10000 waiting)
     database reports: a fixed cap of 50; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it
     ");
     // What it shows as a default is the default.
@@ -137,7 +137,7 @@ fn unknown_keys_are_refused_with_the_nearest_right_one() {
     a.toml:3:1: unknown key `listen_on` in [server]; known are `listen`, `http`, `data`
     a.toml:4:1: unknown key `htpp` in [server]; did you mean `http`?
     a.toml:7:1: unknown key `TTL` in [databases.a]; did you mean `ttl`?
-    a.toml:8:1: unknown key `password` in [databases.a]; known are `url`, `accounts`, `reserve`, `cap`, `admission`, `quantum`, `on_loss`, `ttl`, `fence_grace`
+    a.toml:8:1: unknown key `password` in [databases.a]; known are `url`, `accounts`, `reserve`, `cap`, `admission`, `quantum`, `on_loss`, `ttl`, `fence_grace`, `workloads`
     "
     );
 }
@@ -355,4 +355,49 @@ proptest! {
             Err(message) => prop_assert!(!message.contains(&secret)),
         }
     }
+}
+
+#[test]
+fn workloads_are_read() {
+    let config = database(
+        r#"
+        cap = 100
+        [databases.a.workloads.web]
+        weight = 3
+        floor = 20
+        keep = true
+        [databases.a.workloads."night jobs"]
+        limit = 30
+        max_waiting = 500
+        "#,
+    );
+    let config = Config { databases: vec![config], ..load(None).unwrap() };
+    insta::assert_snapshot!(config.summary(), @"
+    gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
+    database a: a fixed cap of 100; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it; workloads night jobs (weight 1, at most 30, at most 500 waiting), web (weight 3, floor 20 kept free)
+    ");
+}
+
+#[test]
+fn workloads_that_contradict_themselves_are_refused() {
+    let text = r#"cap = 100
+[databases.a.workloads.web]
+floor = 80
+limit = 60
+[databases.a.workloads.batch]
+floor = 30
+wieght = 2
+[databases.a.workloads.idle]
+keep = true
+weight = 0
+[databases.a.workloads.""]
+"#;
+    insta::assert_snapshot!(database_faults(text), @r#"
+    a.toml:3:14: the floors in [databases.a.workloads] are 110 together, above the cap of 100
+    a.toml:4:9: `floor` in [databases.a.workloads.web] of 80 is above `limit`, which is 60
+    a.toml:8:1: unknown key `wieght` in [databases.a.workloads.batch]; did you mean `weight`?
+    a.toml:10:1: `keep` in [databases.a.workloads.idle] does nothing without a `floor`: take it out, or add one
+    a.toml:11:10: `weight` in [databases.a.workloads.idle] must be from 1 to 1000, not 0
+    a.toml:12:24: the name "" in [databases.a.workloads.] must be 1 to 128 bytes without control characters
+    "#);
 }

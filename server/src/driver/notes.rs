@@ -30,6 +30,12 @@ pub(super) fn log(note: &Note, names: &[Arc<str>]) {
             info!(%session, database = name(database), tokens, "quarantine ended");
         }
         Note::CapChanged { database, from, to } => info!(database = name(database), from, to, "cap changed"),
+        Note::FloorsFitted { database, set, in_force } if in_force < set => {
+            warn!(database = name(database), set, in_force, "floors of workloads scaled down to the cap");
+        }
+        Note::FloorsFitted { database, set, .. } => {
+            info!(database = name(database), set, "floors of workloads are in force");
+        }
         Note::ProbeUp { database } => info!(database = name(database), "database is watched"),
         Note::ProbeLost { database, error } => {
             warn!(database = name(database), error, "database cannot be watched");

@@ -4,11 +4,11 @@
 use std::{fmt, mem::discriminant, sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Admission, DatabaseSettings, LossPolicy,
+    Admission, DatabaseSettings, LossPolicy, WorkloadSettings, Workloads,
     durable::{Operator, Override, OverrideValue},
 };
 
-use crate::config::{self, DatabaseConfig, Source};
+use crate::config::{self, DatabaseConfig, Source, WorkloadConfig};
 
 /// Settings that can be overridden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,20 @@ impl Layers {
             },
             fence_grace: self.configured.fence_grace,
             draining: self.operator.draining,
+            workloads: Workloads::new(self.configured.workloads.iter().map(workload).collect()),
         }
+    }
+}
+
+fn workload(configured: &WorkloadConfig) -> WorkloadSettings {
+    let WorkloadConfig { name, weight, floor, keep, limit, max_waiting } = configured;
+    WorkloadSettings {
+        name: Arc::from(name.as_str()),
+        weight: *weight,
+        floor: *floor,
+        keep: *keep,
+        limit: *limit,
+        max_waiting: *max_waiting,
     }
 }
 
@@ -203,6 +216,7 @@ mod tests {
             ttl: Duration::from_secs(10),
             on_loss: config::LossPolicy::Fence,
             fence_grace: Duration::from_secs(30),
+            workloads: Vec::new(),
         };
         Layers::new(configured, Operator::default())
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Admission, Allotment, Close, DatabaseView, LeaseView, LossPolicy, ProbeState, Recall, SessionId,
-    SessionState, SessionView, UnaryReply, Welcome, durable::OverrideValue,
+    SessionState, SessionView, UnaryReply, Welcome, WorkloadSettings, WorkloadView, durable::OverrideValue,
 };
 use leasehold_proto::v1::{self, server_message::Kind};
 use tonic::Status;
@@ -145,6 +145,12 @@ fn refusal(reply: &UnaryReply) -> Status {
         UnaryReply::TooMany { cap } => {
             Status::failed_precondition(format!("more tokens than the cap of the database, now {cap}"))
         }
+        UnaryReply::AboveLimit { workload, limit } => Status::failed_precondition(format!(
+            "more tokens than the workload `{workload}` may hold, which is {limit}"
+        )),
+        UnaryReply::TooManyWait { workload, max_waiting } => Status::resource_exhausted(format!(
+            "{max_waiting} tasks wait in the workload `{workload}` already, the most that may"
+        )),
         UnaryReply::QueueFull { bound } => {
             Status::resource_exhausted(format!("{bound} calls wait for this database already"))
         }
@@ -272,6 +278,27 @@ pub(super) fn database(status: DatabaseStatus) -> v1::Database {
         recalls: view.recalls,
         expired: view.expired,
         repeated_releases: view.repeated_releases,
+        workloads: view.workloads.into_iter().map(workload).collect(),
+    }
+}
+
+fn workload(view: WorkloadView) -> v1::Workload {
+    let WorkloadSettings { name, weight, floor, keep, limit, max_waiting } = view.settings;
+    v1::Workload {
+        name: String::from(&*name),
+        weight,
+        floor,
+        floor_in_force: view.floor,
+        keep,
+        limit,
+        max_waiting,
+        held: view.held,
+        demand: view.demand,
+        target_thousandths: view.target_thousandths,
+        quarantined: view.quarantined,
+        waiting: view.waiting,
+        sessions: view.sessions,
+        refused: view.refused,
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use leasehold_proto::v1::{Database, StatusReply};
+use leasehold_proto::v1::{Database, StatusReply, Workload};
 
 /// What HTTP says the text is.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -97,7 +97,28 @@ const DATABASE: [Metric<Database>; 19] = [
     ),
 ];
 
-/// Writes every metric of the server and of each database.
+const WORKLOAD: [Metric<Workload>; 8] = [
+    gauge("leasehold_workload_held", "Tokens that count against the workload's limit.", |w| {
+        Some(w.held.into())
+    }),
+    gauge("leasehold_workload_demand", "Tokens that the workload has use for.", |w| Some(w.demand.into())),
+    gauge("leasehold_workload_target", "Tokens that the workload is to have beside others.", |w| {
+        w.target_thousandths.map(|target| target as f64 / 1_000.0)
+    }),
+    gauge("leasehold_workload_floor", "Floor in force, in tokens.", |w| Some(w.floor_in_force.into())),
+    gauge("leasehold_workload_limit", "Most tokens that the workload ever holds.", |w| {
+        w.limit.map(f64::from)
+    }),
+    gauge("leasehold_workload_waiting", "Tasks waiting in all nodes.", |w| Some(w.waiting.into())),
+    gauge("leasehold_workload_sessions", "Live sessions of the workload.", |w| Some(w.sessions.into())),
+    counter(
+        "leasehold_workload_refused_total",
+        "Calls refused since the start because as many waited as may.",
+        |w| Some(w.refused as f64),
+    ),
+];
+
+/// Writes every metric of the server, of each database and of each workload.
 pub(super) fn encode(status: &StatusReply) -> String {
     let mut text = String::new();
     let version = format!("{{version=\"{}\"}}", escape(&status.version));
@@ -110,6 +131,16 @@ pub(super) fn encode(status: &StatusReply) -> String {
         let values = status.databases.iter().filter_map(|database| {
             let value = (metric.read)(database)?;
             Some((format!("{{database=\"{}\"}}", escape(&database.name)), value))
+        });
+        family(&mut text, metric.name, metric.kind, metric.help, values);
+    }
+    for metric in &WORKLOAD {
+        let values = status.databases.iter().flat_map(|database| {
+            database.workloads.iter().filter_map(|workload| {
+                let value = (metric.read)(workload)?;
+                let (database, name) = (escape(&database.name), escape(&workload.name));
+                Some((format!("{{database=\"{database}\",workload=\"{name}\"}}"), value))
+            })
         });
         family(&mut text, metric.name, metric.kind, metric.help, values);
     }
@@ -164,6 +195,23 @@ mod tests {
             sessions: 8,
             grants: 1_234_567,
             probe: Some(Probe { state: "ok".to_owned(), observed_ms: Some(250), ..Probe::default() }),
+            workloads: vec![
+                Workload { name: "default".to_owned(), weight: 1, held: 8, ..Workload::default() },
+                Workload {
+                    name: "web".to_owned(),
+                    weight: 3,
+                    floor: 20,
+                    floor_in_force: 15,
+                    limit: Some(40),
+                    held: 20,
+                    demand: 25,
+                    target_thousandths: Some(22_500),
+                    waiting: 5,
+                    sessions: 8,
+                    refused: 3,
+                    ..Workload::default()
+                },
+            ],
             ..Database::default()
         };
         let fixed = Database {

@@ -11,7 +11,7 @@ use crate::connect::Connection;
 use crate::error::Error;
 use crate::output::table::{self, Column, NOTHING};
 use crate::output::{Output, Report, human};
-use crate::report::Database;
+use crate::report::{Database, Workload};
 
 /// The answer's databases.
 #[derive(Debug, Serialize)]
@@ -111,10 +111,58 @@ impl Report for Description {
         self.0
             .databases
             .iter()
-            .map(|database| table::properties(properties(database)))
+            .flat_map(|database| [table::properties(properties(database)), workloads(&database.workloads)])
+            .filter(|section| !section.is_empty())
             .collect::<Vec<_>>()
             .join("\n\n")
     }
+}
+
+/// Nothing where there is no other workload than the default.
+fn workloads(workloads: &[Workload]) -> String {
+    if workloads.len() < 2 {
+        return String::new();
+    }
+    let columns = [
+        Column::Text("WORKLOAD"),
+        Column::Number("WEIGHT"),
+        Column::Text("FLOOR"),
+        Column::Number("LIMIT"),
+        Column::Number("TARGET"),
+        Column::Number("HELD"),
+        Column::Number("QUARANTINED"),
+        Column::Number("DEMAND"),
+        Column::Number("WAITING"),
+        Column::Number("MAX-WAITING"),
+        Column::Number("REFUSED"),
+        Column::Number("SESSIONS"),
+    ];
+    table::with_heading(columns, workloads.iter().map(workload_row))
+}
+
+fn workload_row(workload: &Workload) -> [String; 12] {
+    [
+        workload.name.clone(),
+        workload.weight.to_string(),
+        floor(workload),
+        or_nothing(workload.limit),
+        workload.target_thousandths.map_or_else(|| NOTHING.to_owned(), human::thousandths),
+        workload.held.to_string(),
+        workload.quarantined.to_string(),
+        workload.demand.to_string(),
+        workload.waiting.to_string(),
+        or_nothing(workload.max_waiting),
+        workload.refused.to_string(),
+        workload.sessions.to_string(),
+    ]
+}
+
+/// "20", "20 kept", "12 of 20".
+fn floor(workload: &Workload) -> String {
+    let Workload { floor, floor_in_force, keep, .. } = workload;
+    let reduced = if floor_in_force < floor { format!(" of {floor}") } else { String::new() };
+    let kept = if *keep { " kept" } else { "" };
+    if *floor == 0 { NOTHING.to_owned() } else { format!("{floor_in_force}{reduced}{kept}") }
 }
 
 fn properties(database: &Database) -> Vec<(&'static str, String)> {
@@ -253,6 +301,34 @@ mod tests {
         since start:      18234 granted, 17902 recalled, 2 expired
         override:         admission overridden to unfair until cleared
         override:         cap overridden to 50, 25m left
+        ");
+    }
+
+    #[test]
+    fn a_database_that_workloads_divide() {
+        let one = Databases { databases: vec![Database::from(samples::divided_database())] };
+        insta::assert_snapshot!(Description(one).text(), @"
+        database:         orders
+        max connections:  151
+        reserve:          10
+        others:           30
+        strays:           0
+        limit:            200
+        cap:              111
+        held:             90
+        free:             21
+        waiting:          4
+        sessions:         8
+        admission:        fair, quantum 100ms
+        draining:         no
+        lease:            10s, then keep
+        probe:            ok, last observed 412ms ago
+        since start:      18234 granted, 17902 recalled, 2 expired
+
+        WORKLOAD  WEIGHT  FLOOR          LIMIT  TARGET  HELD  QUARANTINED  DEMAND  WAITING  MAX-WAITING  REFUSED  SESSIONS
+        default        1  -                  -     0.2     0            0       0        0            -        0         2
+        batch          1  -                 25    17.2    17            0     517      500          500       12         2
+        web            3  30 of 60 kept      -    33.2    33            0      35        2            -        0         2
         ");
     }
 

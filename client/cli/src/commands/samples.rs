@@ -1,6 +1,6 @@
 //! Answers of a server, as the tests of what people read need them.
 
-use leasehold_proto::v1::{Database, Lease, Override, Probe, Session, StatusReply};
+use leasehold_proto::v1::{Database, Lease, Override, Probe, Session, StatusReply, Workload};
 
 /// A server that runs well.
 pub(super) fn status() -> StatusReply {
@@ -41,6 +41,7 @@ pub(super) fn database() -> Database {
         recalls: 17_902,
         expired: 2,
         repeated_releases: 1,
+        workloads: vec![Workload { name: "default".to_owned(), weight: 1, ..Workload::default() }],
     }
 }
 
@@ -82,6 +83,25 @@ pub(super) fn half_seen_database() -> Database {
         "nodes report 7 connections more than the database shows on the fleet's accounts".to_owned();
     let probe = Probe { state: "ok".to_owned(), observed_ms: Some(412), warning, ..Probe::default() };
     Database { name: "shop".to_owned(), probe: Some(probe), ..database() }
+}
+
+/// A watched database that workloads divide, and whose cap has fallen below
+/// their floors.
+pub(super) fn divided_database() -> Database {
+    let workload = |name: &str, weight, held, waiting| Workload {
+        name: name.to_owned(),
+        weight,
+        held,
+        demand: held + waiting,
+        target_thousandths: Some(u64::from(held) * 1_000 + 250),
+        waiting,
+        sessions: 2,
+        ..Workload::default()
+    };
+    let web = Workload { floor: 60, floor_in_force: 30, keep: true, ..workload("web", 3, 33, 2) };
+    let batch =
+        Workload { limit: Some(25), max_waiting: Some(500), refused: 12, ..workload("batch", 1, 17, 500) };
+    Database { workloads: vec![workload("default", 1, 0, 0), batch, web], ..database() }
 }
 
 /// A database without a probe, unused.

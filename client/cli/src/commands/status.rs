@@ -9,7 +9,7 @@ use crate::connect::Connection;
 use crate::error::Error;
 use crate::output::table::{self, Column};
 use crate::output::{Output, Report, human};
-use crate::report::{Database, Override, Server};
+use crate::report::{Database, Override, Server, Workload};
 
 /// Shows the state; fails when the store is not healthy, so that scripts notice.
 pub(super) async fn run<W: Write>(connection: &mut Connection, output: &mut Output<W>) -> Result<(), Error> {
@@ -90,11 +90,20 @@ fn remarks(database: &Database) -> Vec<String> {
     if database.draining {
         remarks.push("draining: grants nothing".to_owned());
     }
+    remarks.extend(floors(database));
     remarks.extend(database.overrides.iter().map(describe_override));
     remarks
         .into_iter()
         .map(|remark| human::plain(&format!("{}: {remark}", database.name)).into_owned())
         .collect()
+}
+
+/// Floors that the cap is not enough for.
+fn floors(database: &Database) -> Option<String> {
+    let sum = |floor: fn(&Workload) -> u32| database.workloads.iter().map(floor).map(u64::from).sum::<u64>();
+    let (set, in_force) = (sum(|workload| workload.floor), sum(|workload| workload.floor_in_force));
+    (in_force < set)
+        .then(|| format!("floors scaled down to {in_force} of {set} tokens: the cap is not enough"))
 }
 
 /// "cap overridden to 50, 25m left".
@@ -129,19 +138,22 @@ mod tests {
         let mut reply = samples::status();
         reply.store_healthy = false;
         reply.store_error = "cannot commit: no space left on device".to_owned();
-        reply.databases = vec![samples::troubled_database(), samples::half_seen_database()];
+        reply.databases =
+            vec![samples::troubled_database(), samples::half_seen_database(), samples::divided_database()];
         insta::assert_snapshot!(Server::from(reply).text(), @"
         server 0.1.0, generation 3, up 2h10m, store NOT HEALTHY: grants wait
 
         DATABASE  CAP  HELD  FREE  WAITING  SESSIONS  QUARANTINED  ADMISSION  PROBE
         billing    50    61     0      130         8           12  draining   down
         shop      111    90    21        4         8            0  fair       ok
+        orders    111    90    21        4         8            0  fair       ok
 
         billing: probe down: cannot connect: connection refused
         billing: draining: grants nothing
         billing: admission overridden to unfair until cleared
         billing: cap overridden to 50, 25m left
         shop: probe ok, but nodes report 7 connections more than the database shows on the fleet's accounts
+        orders: floors scaled down to 30 of 60 tokens: the cap is not enough
         ");
     }
 
@@ -191,7 +203,8 @@ mod tests {
               "grants": 0,
               "recalls": 0,
               "expired": 0,
-              "repeated_releases": 0
+              "repeated_releases": 0,
+              "workloads": []
             },
             {
               "name": "orders",
@@ -220,7 +233,25 @@ mod tests {
               "grants": 18234,
               "recalls": 17902,
               "expired": 2,
-              "repeated_releases": 1
+              "repeated_releases": 1,
+              "workloads": [
+                {
+                  "name": "default",
+                  "weight": 1,
+                  "floor": 0,
+                  "floor_in_force": 0,
+                  "keep": false,
+                  "limit": null,
+                  "max_waiting": null,
+                  "held": 0,
+                  "demand": 0,
+                  "target_thousandths": null,
+                  "quarantined": 0,
+                  "waiting": 0,
+                  "sessions": 0,
+                  "refused": 0
+                }
+              ]
             }
           ],
           "version": "0.1.0",

@@ -60,6 +60,14 @@ pub(crate) fn mean(microseconds: u64) -> String {
     }
 }
 
+/// A part of tokens, to a tenth: "12", "7.5".
+pub(crate) fn thousandths(thousandths: u64) -> String {
+    match thousandths % 1_000 / 100 {
+        0 => (thousandths / 1_000).to_string(),
+        tenths => format!("{}.{tenths}", thousandths / 1_000),
+    }
+}
+
 /// The beginning of a session's id, for tables.
 pub(crate) fn short_id(id: &str) -> &str {
     match id.char_indices().nth(SHORT_ID_DIGITS) {
@@ -97,7 +105,7 @@ fn is_unsafe(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{age, count, exact_milliseconds, mean, plain, short_id};
+    use super::{age, count, exact_milliseconds, mean, plain, short_id, thousandths};
 
     #[test]
     fn ages_are_short() {
@@ -133,6 +141,11 @@ mod tests {
         assert_eq!(mean(1_250), "1.2ms");
         assert_eq!(mean(48_300), "48ms");
         assert_eq!(mean(2_500_000), "2.5s");
+    }
+
+    #[test]
+    fn parts_are_told_to_a_tenth() {
+        assert_eq!([0, 999, 12_000, 7_550].map(thousandths), ["0", "0.9", "12", "7.5"]);
     }
 
     #[test]

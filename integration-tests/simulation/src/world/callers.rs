@@ -288,7 +288,8 @@ impl World {
     }
 
     fn caller_answered(&mut self, caller: usize, reply: &UnaryReply, sent: u64, waited: Duration) {
-        let until = |ttl: &Duration| sent + (waited + *ttl).as_nanos() as u64;
+        let received = self.callers[caller].clock.read(self.now);
+        let until = |ttl: &Duration| received.min(sent + waited.as_nanos() as u64) + ttl.as_nanos() as u64;
         let asked = self.callers[caller].state;
         let next = match (asked, reply) {
             (State::Asking, UnaryReply::Leased { ttl, .. }) => State::Leased { until: until(ttl) },

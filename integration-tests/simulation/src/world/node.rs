@@ -119,7 +119,7 @@ impl World {
         let identity = Identity {
             session: SessionId::from_bytes(session_id(number).0.to_be_bytes()),
             node: format!("node {node}"),
-            workload: String::new(),
+            workload: crate::plan::WORKLOADS[node].to_owned(),
             client: "simulation".to_owned(),
         };
         let databases = self.plan.databases.len();

@@ -94,7 +94,7 @@ fn asked_for_an_idle_one() -> (World, StreamId, Demand) {
     let mut world = World::new(unfair);
     run(&mut world, "hello a\nhello b\nwait a 4\nreturn a 2\npass 1s\nmute a\nwait b 1");
     assert_eq!(idle_recalls(&world), 1);
-    let stream = world.nodes["a"].stream.unwrap();
+    let stream = world.nodes["a"].stream.expect("a stream");
     let kept = Demand { acknowledged: u64::MAX, holding: 4, established: 4, ..Demand::default() };
     (world, stream, Demand { in_use: 2, idle: 2, ..kept })
 }

@@ -1,8 +1,10 @@
 //! Who gets a token next, and whose moves.
 
-use leasehold_admission::{Admission, DatabaseSettings, Note};
+use std::sync::Arc;
 
-use crate::support::{World, check, run, settings};
+use leasehold_admission::{Acquire, Admission, DatabaseSettings, Event, Note, SessionId, Ticket};
+
+use crate::support::{DB, World, check, run, settings};
 
 fn unfair(cap: u32) -> DatabaseSettings {
     DatabaseSettings { admission: Admission::Unfair, ..settings(cap) }
@@ -33,6 +35,26 @@ fn no_recall_while_capacity_is_free() {
     let world =
         check(settings(10), "hello a\nhello b\nwait a 5\nreturn a 5\nwait b 5", "a=5 b=5 held=10 free=0");
     assert!(!world.notes.iter().any(|note| matches!(note, Note::Recalled { .. })));
+}
+
+/// Free capacity that nobody may connect with is free all the same.
+#[test]
+fn no_recall_while_capacity_is_free_but_too_many_connect() {
+    let mut world = World::new(settings(500));
+    run(
+        &mut world,
+        "hello a\nhello b\nwait b 10\nreturn b 10\npass 1s\nmute a\nwait a 400\ndeliver a server",
+    );
+    run(&mut world, "pass 1s\nexpect a=0 b=10 held=42 free=458");
+    assert_eq!(recalled(&world), 0);
+}
+
+/// Rule 6.
+#[test]
+fn nobody_gives_its_only_token_to_who_has_none() {
+    let mut world = World::new(settings(2));
+    run(&mut world, "hello a\nhello b\nhello c\nwait a 1\nwait b 1\nwait c 1\npass 90ms");
+    assert_eq!(recalled(&world), 0);
 }
 
 #[test]
@@ -102,4 +124,24 @@ fn warm_connections_take_free_tokens_only() {
     world.report("b");
     world.pump();
     run(&mut world, "pass 1s\nexpect a=3 b=1 held=4 free=0");
+}
+
+/// Rules 6 and 7. A call that waits for four tokens is promised one at a time, and
+/// again when that has not come for a quantum, however long it has waited.
+#[test]
+fn the_escape_moves_one_token_at_a_time() {
+    let mut world = World::new(settings(64));
+    run(&mut world, "hello a\nwait a 64");
+    world.apply(Event::Acquire(Acquire {
+        ticket: Ticket(1),
+        request: SessionId(1_000),
+        node: Arc::from("py"),
+        workload: Arc::from("default"),
+        database: DB,
+        tokens: 4,
+    }));
+    run(&mut world, "pass 50ms");
+    assert_eq!(recalled(&world), 1);
+    run(&mut world, "pass 200ms");
+    assert_eq!(recalled(&world), 3);
 }

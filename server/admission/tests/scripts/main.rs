@@ -10,6 +10,7 @@ mod lost;
 mod silence;
 mod unary;
 mod watch;
+mod workloads;
 
 use leasehold_admission::{DatabaseSettings, LossPolicy};
 use support::settings;

@@ -23,7 +23,7 @@ use std::{
 
 use leasehold_admission::{
     Admission, Claim, Core, DatabaseId, DatabaseSettings, Effect, Event, Hello, LossPolicy, Note,
-    Observation, SessionId, StreamId, Time, UnaryReply,
+    Observation, SessionId, StreamId, Time, UnaryReply, Workloads,
     durable::{Change, State},
 };
 pub use node::{Node, ToNode};
@@ -58,6 +58,7 @@ pub fn settings(cap: u32) -> DatabaseSettings {
         on_loss: LossPolicy::Fence,
         fence_grace: Duration::from_secs(5),
         draining: false,
+        workloads: Workloads::default(),
     }
 }
 
@@ -210,7 +211,7 @@ impl World {
             stream,
             session: SessionId(node.session),
             node: Arc::from(name),
-            workload: Arc::from("default"),
+            workload: Arc::from(if node.workload.is_empty() { name } else { &node.workload }),
             claims: vec![Claim { database: DB, demand: node.demand(now) }],
         };
         node.outgoing.push_back(Event::Hello(hello));

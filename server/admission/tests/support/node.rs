@@ -10,6 +10,8 @@ use leasehold_admission::{Allotment, Demand, Event, Recall, StreamId, Time};
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     pub session: u128,
+    /// Empty: of its own name.
+    pub workload: String,
     pub stream: Option<StreamId>,
     pub welcomed: bool,
     /// Tokens kept: in use, idle, or (past the deadline) nothing else.
@@ -17,6 +19,8 @@ pub struct Node {
     pub idle: u32,
     pub waiting: u32,
     pub waiting_since: Time,
+    /// When each task began to wait, where that is followed.
+    pub queue: VecDeque<Time>,
     pub warm: u32,
     pub mean_hold: Duration,
     pub acknowledged: u64,

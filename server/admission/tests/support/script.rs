@@ -16,7 +16,7 @@ pub fn check(settings: DatabaseSettings, script: &str, expected: &str) -> World 
 
 /// Runs a script: one command a line, `#` starts a comment.
 ///
-/// `hello N` · `wait N COUNT` (so many tasks begin to wait) · `cancel N` (all
+/// `hello N [WORKLOAD]` · `wait N COUNT` (so many tasks begin to wait) · `cancel N` (all
 /// stop waiting) · `return N COUNT` · `pass TIME` · `mute N` / `unmute N` (its
 /// messages are held up / flow again) · `deliver N server|node` · `disconnect N`
 /// · `kill N` · `restart` · `store fails|works` · `observe MAX FLEET OTHERS` ·
@@ -29,7 +29,13 @@ pub fn run(world: &mut World, script: &str) {
         let name = words.get(1).copied().unwrap_or_default();
         let count = |at: usize| words.get(at).map_or(1, |word| word.parse().expect("a count"));
         match *command {
-            "hello" => world.hello(name),
+            "hello" => {
+                world.hello(name);
+                if let Some(workload) = words.get(2) {
+                    (*workload).clone_into(&mut world.node(name).workload);
+                    world.hello(name);
+                }
+            }
             "wait" => {
                 let now = world.now;
                 let node = world.node(name);
