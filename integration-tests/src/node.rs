@@ -106,6 +106,11 @@ impl Node {
         Self::launch(load, &["--node", name], None)
     }
 
+    /// The same, of a workload.
+    pub fn start_of(load: &Load, name: &str, workload: &str) -> Self {
+        Self::launch(load, &["--node", name, "--workload", workload], None)
+    }
+
     /// The same in a network namespace.
     pub fn start_inside(namespace: &Namespace, load: &Load, name: &str) -> Self {
         Self::launch(load, &["--node", name], Some(namespace))
