@@ -23,7 +23,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 mod traces;
 
-pub use traces::{Admission, Traces};
+pub use traces::{Admission, Contention, Traces};
 
 /// Longest time that a shutdown waits for the last spans to leave.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -165,7 +165,7 @@ mod tests {
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(format!("http://{address}"));
         let exporter = exporter.with_timeout(EXPORT_TIMEOUT).build().unwrap();
         let telemetry = Telemetry { provider: Some(provider(exporter)) };
-        let admission = Admission { database: "a", node: "n", workload: "w", tokens: 1 };
+        let admission = Admission { database: "a", node: "n", workload: "w", tokens: 1, contention: None };
         telemetry.traces().admission(SAMPLED, SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH, admission);
         let start = Instant::now();
         telemetry.shutdown().await;

@@ -40,6 +40,14 @@ Examples:
   leasehold sessions --database orders
   leasehold sessions -o json | jq '.sessions[] | select(.state == \"quarantined\")'";
 
+const WHY_EXAMPLES: &str = "\
+Rules have the numbers of docs/admission.md.
+
+Examples:
+  leasehold why web-1                      a node: at every database that it uses
+  leasehold why 3f9a2c51d0b4               a session, by the first 8 digits of its id or more
+  leasehold why report.py --database orders";
+
 const SET_EXAMPLES: &str = "\
 Overrides survive restarts of the server and stay until they end or are cleared.
 
@@ -147,6 +155,16 @@ pub(crate) enum Command {
     #[command(after_help = SESSIONS_EXAMPLES)]
     Sessions {
         /// Only the leases of this database
+        #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        database: Option<String>,
+    },
+    /// Explain what a session or a node has, what it waits for, and by which rule
+    #[command(after_help = WHY_EXAMPLES)]
+    Why {
+        /// Name of a node, or a session's id or its first 8 digits or more
+        #[arg(value_name = "SESSION|NODE", value_parser = NonEmptyStringValueParser::new())]
+        subject: String,
+        /// Only at this database
         #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
         database: Option<String>,
     },

@@ -7,6 +7,7 @@ mod evict;
 mod sessions;
 mod set;
 mod status;
+mod why;
 
 #[cfg(test)]
 mod samples;
@@ -47,6 +48,9 @@ async fn run<W: Write>(arguments: &Arguments, output: &mut Output<W>) -> Result<
         Command::Databases { name: None } => databases::list(connection, output).await,
         Command::Databases { name: Some(name) } => databases::describe(connection, output, name).await,
         Command::Sessions { database } => sessions::run(connection, output, database.as_deref()).await,
+        Command::Why { subject, database } => {
+            why::run(connection, output, subject, database.as_deref()).await
+        }
         Command::Set(changes) => set::run(connection, output, changes).await,
         Command::Drain(argument) => drain::drain(connection, output, &argument.database).await,
         Command::Resume(argument) => drain::resume(connection, output, &argument.database).await,

@@ -84,6 +84,8 @@ fn every_command_reaches_its_call() {
         ("databases orders", "databases orders"),
         ("sessions", "sessions"),
         ("sessions --database orders", "sessions orders"),
+        ("why web-1", "why web-1"),
+        ("why web-1 --database orders", "why web-1 orders"),
         ("set orders --cap 5 --for 1m", "set orders cap=5 for=60000"),
         ("drain orders", "drain orders"),
         ("resume orders", "resume orders"),

@@ -1220,6 +1220,123 @@ pub struct Lease {
     #[prost(uint64, tag = "12")]
     pub mean_hold_us: u64,
 }
+/// Asks for explanations.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyRequest {
+    /// Name of a node, or a session's id or its first 8 to 32 hexadecimal digits.
+    #[prost(string, tag = "1")]
+    pub subject: ::prost::alloc::string::String,
+    /// Only at this database. Empty: at all.
+    #[prost(string, tag = "2")]
+    pub database: ::prost::alloc::string::String,
+}
+/// Explanations, those that wait longest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WhyReply {
+    /// One for each session, or call that waits, and database.
+    #[prost(message, repeated, tag = "1")]
+    pub explanations: ::prost::alloc::vec::Vec<Explanation>,
+    /// How many more there are.
+    #[prost(uint32, tag = "2")]
+    pub left_out: u32,
+}
+/// What the server knows of one session at one database. Counts are tokens.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Explanation {
+    /// The session's id, or that of the request of a call that waits: 32 hexadecimal
+    /// digits.
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    /// Name of its node.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Name of the database.
+    #[prost(string, tag = "3")]
+    pub database: ::prost::alloc::string::String,
+    /// What it has. Unset: it is a call that waits for its first token.
+    #[prost(message, optional, tag = "4")]
+    pub lease: ::core::option::Option<Lease>,
+    /// The workload that it counts in.
+    #[prost(string, tag = "5")]
+    pub workload: ::prost::alloc::string::String,
+    /// What that holds.
+    #[prost(uint32, tag = "6")]
+    pub workload_held: u32,
+    /// What that is to have beside the others, in thousandths of a token. Unset: there
+    /// is no other.
+    #[prost(uint64, optional, tag = "7")]
+    pub workload_target_thousandths: ::core::option::Option<u64>,
+    /// Tokens that it has use for.
+    #[prost(uint32, tag = "8")]
+    pub demand: u32,
+    /// Tokens that its tasks need beyond what is theirs already.
+    #[prost(uint32, tag = "9")]
+    pub need: u32,
+    /// Its share of what its workload is to have, in thousandths of a token. Unset: a
+    /// call has none.
+    #[prost(uint64, optional, tag = "10")]
+    pub share_thousandths: ::core::option::Option<u64>,
+    /// Its place among those of its workload that need something; 1 is next. Unset: it
+    /// needs nothing.
+    #[prost(uint32, optional, tag = "11")]
+    pub place: ::core::option::Option<u32>,
+    /// How many of its workload need something.
+    #[prost(uint32, tag = "12")]
+    pub in_line: u32,
+    /// What it waits for, in a word: "nothing", "own_pool", "granted", "no_stream",
+    /// "expired", "draining", "store_fails", "not_observed", "records_lost", "limit", "floors",
+    /// "doubt", "pacing", "turn", "promised", "idle", "grace", "budget", "unfair",
+    /// "no_donor", "share", "lag" or "one_at_a_time".
+    #[prost(string, tag = "13")]
+    pub reason: ::prost::alloc::string::String,
+    /// The same for people, in a sentence.
+    #[prost(string, tag = "14")]
+    pub waits_for: ::prost::alloc::string::String,
+    /// Number of the rule of admission behind that. 0: it is none of those.
+    #[prost(uint32, tag = "15")]
+    pub rule: u32,
+    /// Tokens that it was asked for and has not given up.
+    #[prost(uint32, tag = "16")]
+    pub giving: u32,
+    /// Busy tokens that were asked for on its behalf, the oldest first.
+    #[prost(message, repeated, tag = "17")]
+    pub promises: ::prost::alloc::vec::Vec<Promise>,
+    /// Those who hold most of the database, the greatest first.
+    #[prost(message, repeated, tag = "18")]
+    pub holders: ::prost::alloc::vec::Vec<Holder>,
+}
+/// A busy token that a session was asked for on behalf of another one.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Promise {
+    /// Name of the node that is to give it.
+    #[prost(string, tag = "1")]
+    pub donor: ::prost::alloc::string::String,
+    /// Number of the rule of admission.
+    #[prost(uint32, tag = "2")]
+    pub rule: u32,
+    /// The same in a word: "target", "starving", "share", "escape" or "poverty".
+    #[prost(string, tag = "3")]
+    pub rule_name: ::prost::alloc::string::String,
+    /// Time since it was asked for, in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub asked_ms: u64,
+}
+/// Somebody who holds tokens of a database.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Holder {
+    /// 32 hexadecimal digits.
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    /// Name of its node.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// The workload that it counts in.
+    #[prost(string, tag = "3")]
+    pub workload: ::prost::alloc::string::String,
+    /// What it has.
+    #[prost(message, optional, tag = "4")]
+    pub lease: ::core::option::Option<Lease>,
+}
 /// Overrides settings of one database. Unset fields stay as they are.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetOverrideRequest {
@@ -1459,6 +1576,28 @@ pub mod admin_service_client {
                 .insert(GrpcMethod::new("leasehold.v1.AdminService", "ListSessions"));
             self.inner.unary(req, path, codec).await
         }
+        /// Why sessions, or calls that wait, have what they have, and what they wait for.
+        pub async fn why(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WhyRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhyReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.AdminService/Why",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.AdminService", "Why"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Overrides settings of a database, for a time or until cleared. Durable.
         pub async fn set_override(
             &mut self,
@@ -1587,6 +1726,11 @@ pub mod admin_service_server {
             tonic::Response<super::ListSessionsReply>,
             tonic::Status,
         >;
+        /// Why sessions, or calls that wait, have what they have, and what they wait for.
+        async fn why(
+            &self,
+            request: tonic::Request<super::WhyRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhyReply>, tonic::Status>;
         /// Overrides settings of a database, for a time or until cleared. Durable.
         async fn set_override(
             &self,
@@ -1809,6 +1953,49 @@ pub mod admin_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListSessionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasehold.v1.AdminService/Why" => {
+                    #[allow(non_camel_case_types)]
+                    struct WhySvc<T: AdminService>(pub Arc<T>);
+                    impl<T: AdminService> tonic::server::UnaryService<super::WhyRequest>
+                    for WhySvc<T> {
+                        type Response = super::WhyReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WhyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::why(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WhySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -8,7 +8,8 @@ use core::{cmp::Ordering, time::Duration};
 use crate::{
     Time,
     database::Database,
-    recall::{NextMove, Rule, UNFAIR_PATIENCE},
+    reason::Rule,
+    recall::{NextMove, UNFAIR_PATIENCE},
     targets::{Claim, TOKEN, targets},
     workload::{Workload, WorkloadId},
 };

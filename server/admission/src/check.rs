@@ -15,7 +15,8 @@ use crate::{
     lease::{Counts, Lease, Standing},
     orders::{Lack, Oldest, Places, Plenty, Youngest},
     queue::{EffectiveAge, effective_age},
-    recall::{NextMove, Rule, may_receive},
+    reason::Rule,
+    recall::{NextMove, may_receive},
     shares::{Shares, Sums},
     workload::Workload,
 };

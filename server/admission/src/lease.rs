@@ -280,7 +280,7 @@ impl Lease {
 
     /// Tokens that it has use for: for tasks that work, connect, or wait, as far
     /// as its pool may grow for them.
-    fn using(&self) -> u32 {
+    pub(crate) fn using(&self) -> u32 {
         let Demand { in_use, opening, waiting, wanted, .. } = self.demand;
         let at_work = in_use.saturating_add(opening);
         at_work.saturating_add(waiting.min(wanted.saturating_sub(at_work)))

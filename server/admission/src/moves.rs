@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use crate::{SessionId, Time};
+use crate::{SessionId, Time, reason::Rule};
 
 /// A recall that is unanswered for a quantum stops counting, but not before
 /// this, so that strict order is bounded too.
@@ -16,6 +16,7 @@ const SHORTEST_PROMISE: Duration = Duration::from_millis(20);
 pub(crate) struct Move {
     pub(crate) donor: SessionId,
     pub(crate) receiver: SessionId,
+    pub(crate) rule: Rule,
     pub(crate) since: Time,
 }
 

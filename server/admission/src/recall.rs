@@ -12,6 +12,7 @@ use crate::{
     lease::Lease,
     moves::Move,
     orders::{Lack, NOBODY, Oldest, Youngest},
+    reason::Rule,
     shares::Shares,
     targets::TOKEN,
     workload::{Workload, WorkloadId},
@@ -22,23 +23,6 @@ pub(crate) const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A moment, the shortest there is.
 const MOMENT: Duration = Duration::from_nanos(1);
-
-/// Why a busy token moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// The receiver's workload is under its target, the donor's is over its own
-    /// (rule 9).
-    Target,
-    /// The receiver's workload has nothing for too long (rule 9).
-    Starving,
-    /// The receiver is below its share, the donor is not, and the lag is more
-    /// than a quantum (rule 5).
-    Share,
-    /// The lag is more than two quanta (rule 6).
-    Escape,
-    /// The receiver has nothing (rule 6).
-    Poverty,
-}
 
 /// A busy token that may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +115,7 @@ impl Database {
     /// Whoever has most unused tokens that one workload may have: those of its own,
     /// and, unless it has come to its limit, those of others that are not
     /// protected by their floor.
-    fn most_idle_for(&self, receiver: WorkloadId, void: bool) -> Option<(u32, SessionId)> {
+    pub(crate) fn most_idle_for(&self, receiver: WorkloadId, void: bool) -> Option<(u32, SessionId)> {
         let may_grow = self.workloads[receiver.index()].may_grow();
         let of = |workload: &Workload| {
             let (spare, session) = workload.orders.idle.most(void)?;
@@ -162,13 +146,13 @@ impl Database {
     }
 
     fn start_move(&mut self, next: NextMove, now: Time) {
-        let NextMove { receiver: (_, receiver), donor: (_, _, donor), rule: _, workload } = next;
+        let NextMove { receiver: (_, receiver), donor: (_, _, donor), rule, workload } = next;
         self.change(donor, |lease| {
             lease.lower(lease.tokens.min(lease.demand.holding).saturating_sub(1), Recall::NextReturn);
             lease.asked += 1;
         });
         self.promise(receiver, |promised| promised + 1);
-        self.moves.add(Move { donor, receiver, since: now });
+        self.moves.add(Move { donor, receiver, rule, since: now });
         self.workloads[workload.index()].missing -= 1;
     }
 
@@ -309,7 +293,7 @@ pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
 }
 
 /// How far the receiver must lag behind the donor; none: it need not at all.
-fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
+pub(crate) fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
     match rule {
         Rule::Share => Some(quantum),
         Rule::Escape => Some(quantum * 2),

@@ -71,6 +71,12 @@ impl Shares {
         self.compare(supply) == Ordering::Greater
     }
 
+    /// The share of somebody, in thousandths of a token.
+    pub(crate) fn share_thousandths(&self, weight: Weight) -> u64 {
+        let share = u128::from(self.tokens) * u128::from(weight.0) * 1_000 / self.weight;
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// Compares tokens with the share less a half.
     fn compare(&self, supply: &Supply) -> Ordering {
         let share = 2 * u128::from(self.tokens) * u128::from(supply.weight.0);

@@ -8,9 +8,9 @@ use crate::{
     core::Core,
     database::Database,
     durable::{Kind, Outcome},
+    explain::count,
     lease::Lease,
     session::Session,
-    targets::TOKEN,
     workload::Workload,
 };
 
@@ -213,7 +213,6 @@ impl Core {
 
 impl Database {
     fn view(&self, now: Time) -> DatabaseView {
-        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
         let newest = self.watch.newest();
         DatabaseView {
             id: self.id,
@@ -246,14 +245,12 @@ impl Database {
     }
 
     fn workload_view(&self, workload: &Workload) -> WorkloadView {
-        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
-        let divided = self.workloads.len() > 1;
         WorkloadView {
             settings: workload.settings.clone(),
             floor: workload.floor,
             held: count(workload.totals.held),
             demand: count(workload.demand()),
-            target_thousandths: divided.then(|| workload.target * 1_000 / TOKEN),
+            target_thousandths: self.target_thousandths(workload),
             quarantined: count(workload.totals.quarantined),
             waiting: count(workload.waiting()),
             sessions: count(workload.totals.live),
@@ -263,7 +260,7 @@ impl Database {
 }
 
 impl Lease {
-    fn view(&self, database: DatabaseId, now: Time) -> LeaseView {
+    pub(crate) fn view(&self, database: DatabaseId, now: Time) -> LeaseView {
         LeaseView {
             database,
             allotment: self.tokens,

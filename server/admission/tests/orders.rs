@@ -7,8 +7,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Acquire, Admission, Claim, Core, DatabaseSettings, Demand, Event, Hello, LossPolicy, ReleaseTarget,
-    SessionId, StreamId, Ticket, Time, WorkloadSettings, Workloads, durable::State,
+    Acquire, Admission, Claim, Core, DatabaseSettings, Demand, Event, Hello, LossPolicy, Reason,
+    ReleaseTarget, SessionId, StreamId, Ticket, Time, WorkloadSettings, Workloads, durable::State,
 };
 use proptest::prelude::*;
 use support::{DB, settings};
@@ -151,6 +151,15 @@ impl Bench {
         self.core.check();
     }
 
+    /// Whoever needs something has a place in line, and is told what it waits for.
+    fn everybody_is_told(&self) {
+        for told in self.core.explain(self.now, |_, _, _| true).0 {
+            let needs = told.facts.need > 0;
+            assert_eq!(told.place.is_some(), needs, "{told:?}");
+            assert!(!needs || told.facts.reason != Reason::Content, "{told:?}");
+        }
+    }
+
     fn take(&mut self, step: Step, number: u64) {
         match step {
             Step::Hello(node) => self.hello(node),
@@ -234,6 +243,7 @@ proptest! {
         }
         for (number, step) in steps.into_iter().enumerate() {
             bench.take(step, number as u64);
+            bench.everybody_is_told();
         }
     }
 }

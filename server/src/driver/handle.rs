@@ -15,8 +15,8 @@ use std::{
 };
 
 use leasehold_admission::{
-    Acquire, Claim, DatabaseId, Demand, Event, Hello, Observation, ReleaseTarget, SessionId, SessionView,
-    StreamId, Ticket, UnaryReply,
+    Acquire, Claim, DatabaseId, Demand, Event, Explanation, Hello, Observation, ReleaseTarget, SessionId,
+    SessionView, StreamId, Ticket, UnaryReply,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::input::{
-    AdminAction, AdminRefusal, AdminReply, Call, Health, Input, Look, Outgoing, Place, Snapshot,
+    AdminAction, AdminRefusal, AdminReply, Call, Health, Input, Look, Outgoing, Place, Snapshot, Subject,
 };
 use crate::{
     clock::Clock,
@@ -230,6 +230,15 @@ impl DriverHandle {
     /// The server stops or is too slow.
     pub async fn sessions(&self) -> Result<Vec<SessionView>, Unanswered> {
         self.look(Look::Sessions).await
+    }
+
+    /// Why somebody waits, and how many more there are than are explained.
+    ///
+    /// # Errors
+    ///
+    /// The server stops or is too slow.
+    pub async fn why(&self, subject: Subject) -> Result<(Vec<Explanation>, usize), Unanswered> {
+        self.look(|reply| Look::Why(subject, reply)).await
     }
 
     /// What the probe of a database tells, in its order.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Acquire, Allotment, Close, DatabaseId, DatabaseView, Demand, Event, Hello, ReleaseTarget, SessionId,
-    SessionView, StreamId, Ticket, UnaryReply, Welcome,
+    Acquire, Allotment, Close, DatabaseId, DatabaseView, Demand, Event, Explanation, Hello, ReleaseTarget,
+    SessionId, SessionView, StreamId, Ticket, UnaryReply, Welcome,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -46,6 +46,26 @@ pub(super) enum Look {
     Status(oneshot::Sender<Snapshot>),
     /// The sessions.
     Sessions(oneshot::Sender<Vec<SessionView>>),
+    /// Why somebody waits.
+    Why(Subject, oneshot::Sender<(Vec<Explanation>, usize)>),
+}
+
+/// Whom somebody asks about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Name of a node, or the beginning of a session's id.
+    pub name: String,
+    /// It may be the beginning of an id.
+    pub may_be_id: bool,
+    /// Only at this database.
+    pub database: Option<DatabaseId>,
+}
+
+impl Subject {
+    pub(super) fn is(&self, session: SessionId, node: &str) -> bool {
+        node == self.name
+            || (self.may_be_id && session.to_string().starts_with(&self.name.to_ascii_lowercase()))
+    }
 }
 
 /// A unary call.

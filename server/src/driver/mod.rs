@@ -44,7 +44,9 @@ pub use self::{
         ANSWER, AcquireCall, CALLS, DriverHandle, HelloMessage, INPUTS, LOOKS, OUTGOING, STREAMS,
         StreamGuard, Unanswered,
     },
-    input::{AdminAction, AdminRefusal, AdminReply, DatabaseStatus, Health, Outgoing, Place, Snapshot},
+    input::{
+        AdminAction, AdminRefusal, AdminReply, DatabaseStatus, Health, Outgoing, Place, Snapshot, Subject,
+    },
     operators::AUDIT_ENTRIES,
     overrides::{OverrideRequest, OverrideStatus, Setting, admission_named},
 };
@@ -218,6 +220,7 @@ impl Driver {
                 let task = traceparent.filter(|_| demand.waiting > 0);
                 self.waits.reported(session, database, task, node, clock::wall());
                 self.apply(now, Event::Demand { stream, database, demand });
+                self.waits.stands(session, database, || self.core.facts(now, session, database));
             }
             Input::OnStream { stream, event } => {
                 if self.streams.session(stream).is_some() {
@@ -313,6 +316,12 @@ impl Driver {
         match look {
             Look::Status(reply) => drop(reply.send(self.snapshot(now))),
             Look::Sessions(reply) => drop(reply.send(self.core.sessions(now))),
+            Look::Why(subject, reply) => {
+                let wanted = |database, session, node: &str| {
+                    subject.database.is_none_or(|only| only == database) && subject.is(session, node)
+                };
+                drop(reply.send(self.core.explain(now, wanted)));
+            }
         }
     }
 

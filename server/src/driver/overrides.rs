@@ -247,6 +247,39 @@ mod tests {
         assert_eq!(layers.settings(), self::layers().settings());
     }
 
+    /// What `status` shows is what the core goes by, and that is the same in whatever
+    /// order mode and quantum were set.
+    #[test]
+    fn the_mode_in_force_does_not_depend_on_the_order() {
+        use config::Admission::{Fair, Strict, Unfair};
+        let millis = Duration::from_millis;
+        let set = |admission, quantum| OverrideRequest { admission, quantum, ..OverrideRequest::default() };
+        for configured in [Fair, Strict, Unfair] {
+            for mode in [None, Some(Fair), Some(Strict), Some(Unfair)] {
+                for quantum in [None, Some(Duration::ZERO), Some(millis(20))] {
+                    let in_force = |requests: &[OverrideRequest]| {
+                        let mut layers = layers();
+                        layers.configured.admission = configured;
+                        for request in requests {
+                            layers.set(request, 0).expect("the request is taken");
+                        }
+                        layers.settings().admission
+                    };
+                    let (first, second) = (set(mode, None), set(None, quantum));
+                    let found = in_force(&[first.clone(), second.clone()]);
+                    assert_eq!(found, in_force(&[second, first]));
+                    assert_eq!(found, in_force(&[set(mode, quantum)]));
+                    let expected = match mode.unwrap_or(configured) {
+                        Fair => Admission::Fair { quantum: quantum.unwrap_or(millis(100)) },
+                        Strict => Admission::Fair { quantum: Duration::ZERO },
+                        Unfair => Admission::Unfair,
+                    };
+                    assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+
     #[test]
     fn clearing_comes_before_setting() {
         let mut layers = layers();

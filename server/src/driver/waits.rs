@@ -3,10 +3,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
-use leasehold_admission::{DatabaseId, SessionId};
+use leasehold_admission::{DatabaseId, Facts, SessionId};
 
 use super::streams::Node;
-use crate::telemetry::{Admission, Traces};
+use crate::telemetry::{Admission, Contention, Traces};
 
 /// Most leases whose wait is followed. Further ones get no span.
 const FOLLOWED: usize = 20_000;
@@ -17,12 +17,14 @@ pub(super) struct Waits {
     waits: HashMap<(SessionId, DatabaseId), Wait>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct Wait {
     /// Names the span of the oldest waiting task.
     traceparent: Arc<str>,
     reported: SystemTime,
     node: Node,
+    /// How it stood when it was last seen to wait.
+    contention: Option<Contention>,
 }
 
 impl Waits {
@@ -60,9 +62,25 @@ impl Waits {
             Some(same) if self.waits.get(&lease).is_some_and(|wait| wait.traceparent == same) => {}
             Some(traceparent) => {
                 if self.waits.len() < FOLLOWED || self.waits.contains_key(&lease) {
-                    self.waits.insert(lease, Wait { traceparent, reported: now, node: node.clone() });
+                    self.waits.insert(
+                        lease,
+                        Wait { traceparent, reported: now, node: node.clone(), contention: None },
+                    );
                 }
             }
+        }
+    }
+
+    /// Says how a lease stands whose wait is followed: `facts` is asked only for one.
+    pub(super) fn stands(
+        &mut self,
+        session: SessionId,
+        database: DatabaseId,
+        facts: impl FnOnce() -> Option<Facts>,
+    ) {
+        let Some(wait) = self.waits.get_mut(&(session, database)) else { return };
+        if let Some(facts) = facts().filter(|facts| facts.need > 0) {
+            wait.contention = Some(contention(&facts));
         }
     }
 
@@ -77,13 +95,23 @@ impl Waits {
     ) {
         let Some(wait) = self.waits.remove(&(session, database)) else { return };
         let Node { node, workload } = &wait.node;
-        let admission = Admission { database: name, node, workload, tokens };
+        let admission = Admission { database: name, node, workload, tokens, contention: wait.contention };
         self.traces.admission(&wait.traceparent, wait.reported, now, admission);
     }
 
     /// A session has no stream any more.
     pub(super) fn forget(&mut self, session: SessionId) {
         self.waits.retain(|(waiting, _), _| *waiting != session);
+    }
+}
+
+fn contention(facts: &Facts) -> Contention {
+    Contention {
+        demand: facts.demand,
+        share: facts.share_thousandths.unwrap_or(0) as f64 / 1_000.0,
+        in_line: facts.in_line,
+        waited_for: facts.reason.word(),
+        rule: facts.reason.rule(),
     }
 }
 

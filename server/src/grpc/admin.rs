@@ -5,7 +5,7 @@ use leasehold_admission::DatabaseId;
 use leasehold_proto::v1::{self, admin_service_server::AdminService};
 use tonic::{Request, Response, Status};
 
-use super::{from_proto, to_proto};
+use super::{from_proto, to_proto, why};
 use crate::driver::{AdminAction, AdminReply, DriverHandle, Unanswered};
 
 /// Serves operators.
@@ -80,6 +80,17 @@ impl AdminService for Admin {
         });
         let sessions = to_proto::sessions(&sessions, &self.handle);
         Ok(Response::new(v1::ListSessionsReply { sessions }))
+    }
+
+    async fn why(&self, request: Request<v1::WhyRequest>) -> Result<Response<v1::WhyReply>, Status> {
+        let v1::WhyRequest { subject, database } = request.get_ref();
+        let database = self.database_or_all(database)?;
+        let asked = from_proto::subject(subject, database).map_err(to_proto::refused)?;
+        let (found, left_out) = self.handle.why(asked).await.map_err(to_proto::unanswered)?;
+        if found.is_empty() {
+            return Err(to_proto::nobody_is(subject));
+        }
+        Ok(Response::new(why::reply(&found, left_out, &self.handle)))
     }
 
     async fn set_override(

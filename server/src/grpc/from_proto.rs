@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     config::{self, limits},
-    driver::{AcquireCall, HelloMessage, OverrideRequest, Place, Setting, admission_named},
+    driver::{AcquireCall, HelloMessage, OverrideRequest, Place, Setting, Subject, admission_named},
 };
 
 /// Length of a name, in bytes of UTF-8.
@@ -200,6 +200,18 @@ pub(super) fn session_prefix(session: &str) -> Result<String, Refused> {
         return Err(invalid("session", "must be 8 to 32 hexadecimal digits"));
     }
     Ok(session.to_ascii_lowercase())
+}
+
+/// Whom an operator asks about.
+pub(super) fn subject(name: &str, database: Option<DatabaseId>) -> Result<Subject, Refused> {
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Err(invalid(
+            "subject",
+            format!("must be 1 to {NAME_BYTES} bytes: a node's name, or a session's id"),
+        ));
+    }
+    let may_be_id = session_prefix(name).is_ok();
+    Ok(Subject { name: name.to_owned(), may_be_id, database })
 }
 
 /// A refusal of one field.

@@ -16,6 +16,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod to_proto;
+mod why;
 
 use std::{future::Future, time::Duration};
 

@@ -202,6 +202,13 @@ pub(super) fn not_done(refusal: AdminRefusal) -> Status {
     }
 }
 
+/// An operator asks about somebody whom the server does not know.
+pub(super) fn nobody_is(subject: &str) -> Status {
+    Status::not_found(format!(
+        "no node `{subject}`, nor a session whose id starts like this, holds or waits for anything"
+    ))
+}
+
 /// A stream that the driver let go.
 pub(super) fn let_go() -> Status {
     Status::unavailable("the server is stopping, or this node reads its messages too slowly")
@@ -365,7 +372,7 @@ pub(super) fn session(view: &SessionView, handle: &DriverHandle) -> v1::Session 
     }
 }
 
-fn lease(view: &LeaseView, handle: &DriverHandle) -> v1::Lease {
+pub(super) fn lease(view: &LeaseView, handle: &DriverHandle) -> v1::Lease {
     v1::Lease {
         database: String::from(&**handle.database_name(view.database)),
         allotment: view.allotment,
@@ -387,10 +394,10 @@ fn lease_id(lease: SessionId) -> String {
     Uuid::from_u128(lease.0).hyphenated().to_string()
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     duration.as_micros().try_into().unwrap_or(u64::MAX)
 }

@@ -35,6 +35,37 @@ pub struct Admission<'a> {
     pub workload: &'a str,
     /// Tokens granted.
     pub tokens: u32,
+    /// How it stood before it was granted them. None: they were free.
+    pub contention: Option<Contention>,
+}
+
+/// How somebody stood who was not served at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Contention {
+    /// Tokens that the node had use for.
+    pub demand: u32,
+    /// Its share, in tokens.
+    pub share: f64,
+    /// Nodes and calls of its workload that needed something.
+    pub in_line: u32,
+    /// What it waited for, in a word.
+    pub waited_for: &'static str,
+    /// The rule of admission behind that, if it is one.
+    pub rule: Option<u32>,
+}
+
+impl Contention {
+    fn attributes(&self) -> impl Iterator<Item = KeyValue> + use<> {
+        let Contention { demand, share, in_line, waited_for, rule } = *self;
+        let rule = rule.map(|rule| KeyValue::new("leasehold.rule", i64::from(rule)));
+        let always = [
+            KeyValue::new("leasehold.demand", i64::from(demand)),
+            KeyValue::new("leasehold.share", share),
+            KeyValue::new("leasehold.in_line", i64::from(in_line)),
+            KeyValue::new("leasehold.waited_for", waited_for),
+        ];
+        always.into_iter().chain(rule)
+    }
 }
 
 impl Traces {
@@ -64,12 +95,16 @@ impl Traces {
             .span_builder(ADMISSION)
             // A clock that was set back in between must not make a span end before it starts.
             .with_start_time(started.min(ended))
-            .with_attributes([
-                KeyValue::new("leasehold.database", admission.database.to_owned()),
-                KeyValue::new("leasehold.node", admission.node.to_owned()),
-                KeyValue::new("leasehold.workload", admission.workload.to_owned()),
-                KeyValue::new("leasehold.tokens", i64::from(admission.tokens)),
-            ])
+            .with_attributes(
+                [
+                    KeyValue::new("leasehold.database", admission.database.to_owned()),
+                    KeyValue::new("leasehold.node", admission.node.to_owned()),
+                    KeyValue::new("leasehold.workload", admission.workload.to_owned()),
+                    KeyValue::new("leasehold.tokens", i64::from(admission.tokens)),
+                ]
+                .into_iter()
+                .chain(admission.contention.iter().flat_map(Contention::attributes)),
+            )
             .start_with_context(tracer, &parent);
         span.end_with_timestamp(ended);
     }
@@ -119,8 +154,15 @@ mod tests {
         }
     }
 
-    const ADMITTED: Admission<'_> =
-        Admission { database: "orders", node: "web-1", workload: "web", tokens: 3 };
+    const CONTENTION: Contention =
+        Contention { demand: 9, share: 4.5, in_line: 2, waited_for: "lag", rule: Some(5) };
+    const ADMITTED: Admission<'_> = Admission {
+        database: "orders",
+        node: "web-1",
+        workload: "web",
+        tokens: 3,
+        contention: Some(CONTENTION),
+    };
 
     fn record(traceparent: &str, started: u64, ended: u64) -> Vec<SpanData> {
         let kept = Kept::default();
@@ -139,7 +181,16 @@ mod tests {
         assert_eq!(span.parent_span_id.to_string(), "b7ad6b7169203331");
         assert!(span.parent_span_is_remote);
         assert_eq!(span.end_time.duration_since(span.start_time).unwrap(), Duration::from_secs(2));
-        assert!(span.attributes.contains(&KeyValue::new("leasehold.database", "orders")));
+        for told in [
+            KeyValue::new("leasehold.database", "orders"),
+            KeyValue::new("leasehold.demand", 9),
+            KeyValue::new("leasehold.share", 4.5),
+            KeyValue::new("leasehold.in_line", 2),
+            KeyValue::new("leasehold.waited_for", "lag"),
+            KeyValue::new("leasehold.rule", 5),
+        ] {
+            assert!(span.attributes.contains(&told), "{told:?}");
+        }
     }
 
     #[test]

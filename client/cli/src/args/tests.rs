@@ -119,6 +119,7 @@ fn help_of_the_command() {
       status     Show the server and its databases; exits 1 when the store is not healthy
       databases  Show every count of the databases, or everything about one
       sessions   Show who holds tokens, one line for each lease
+      why        Explain what a session or a node has, what it waits for, and by which rule
       set        Override settings of a database, for a time or until cleared
       drain      Grant nothing more of a database and let what is held run out
       resume     End the drain of a database

@@ -1,6 +1,8 @@
 //! Answers of a server, as the tests of what people read need them.
 
-use leasehold_proto::v1::{Database, Lease, Override, Probe, Session, StatusReply, Workload};
+use leasehold_proto::v1::{
+    Database, Explanation, Holder, Lease, Override, Probe, Promise, Session, StatusReply, WhyReply, Workload,
+};
 
 /// A server that runs well.
 pub(super) fn status() -> StatusReply {
@@ -131,20 +133,7 @@ pub(super) fn sessions() -> Vec<Session> {
         ttl_ms: 10_000,
         leases,
     };
-    let busy = Lease {
-        database: "orders".to_owned(),
-        allotment: 12,
-        holding: 12,
-        held: 12,
-        ceiling: 16,
-        in_use: 10,
-        idle: 0,
-        opening: 1,
-        closing: 1,
-        waiting: 4,
-        oldest_wait_ms: 83,
-        mean_hold_us: 4_310,
-    };
+    let busy = busy();
     let quiet = Lease {
         database: "billing".to_owned(),
         allotment: 1,
@@ -161,4 +150,72 @@ pub(super) fn sessions() -> Vec<Session> {
         session("bb00000000000000000000000000000b", "batch-1", "unattached", 4_000, vec![]),
         session("cc00000000000000000000000000000c", "report.py", "unary", 900, vec![quiet]),
     ]
+}
+
+fn busy() -> Lease {
+    Lease {
+        database: "orders".to_owned(),
+        allotment: 12,
+        holding: 12,
+        held: 12,
+        ceiling: 16,
+        in_use: 10,
+        idle: 0,
+        opening: 1,
+        closing: 1,
+        waiting: 4,
+        oldest_wait_ms: 83,
+        mean_hold_us: 4_310,
+    }
+}
+
+/// A node that waits, and a call that waits in another workload.
+pub(super) fn why() -> WhyReply {
+    let held = Lease { held: 78, in_use: 75, idle: 3, mean_hold_us: 51_200, ..Lease::default() };
+    let (owner, own) = ("bb00000000000000000000000000000b", "3f9a2c51d0b47e8896a1c2d3e4f50617");
+    let holder = |session: &str, node: &str, workload: &str, lease| Holder {
+        session: session.to_owned(),
+        node: node.to_owned(),
+        workload: workload.to_owned(),
+        lease: Some(lease),
+    };
+    let waits = Explanation {
+        session: own.to_owned(),
+        node: "web-1".to_owned(),
+        database: "orders".to_owned(),
+        lease: Some(busy()),
+        workload: "web".to_owned(),
+        workload_held: 12,
+        workload_target_thousandths: Some(33_300),
+        demand: 15,
+        need: 4,
+        share_thousandths: Some(33_000),
+        place: Some(1),
+        in_line: 2,
+        reason: "promised".to_owned(),
+        waits_for: "the next return at batch-1, which was asked for a token".to_owned(),
+        rule: 9,
+        giving: 0,
+        promises: vec![Promise {
+            donor: "batch-1".to_owned(),
+            rule: 9,
+            rule_name: "target".to_owned(),
+            asked_ms: 42,
+        }],
+        holders: vec![holder(owner, "batch-1", "batch", held), holder(own, "web-1", "web", busy())],
+    };
+    let call = Explanation {
+        session: "cc00000000000000000000000000000c".to_owned(),
+        node: "report.py".to_owned(),
+        database: "billing".to_owned(),
+        workload: "default".to_owned(),
+        demand: 2,
+        need: 2,
+        place: Some(1),
+        in_line: 1,
+        reason: "draining".to_owned(),
+        waits_for: "the end of the drain: `leasehold resume`".to_owned(),
+        ..Explanation::default()
+    };
+    WhyReply { explanations: vec![waits, call], left_out: 0 }
 }

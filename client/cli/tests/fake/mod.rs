@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use leasehold_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use leasehold_proto::v1::{
-    Database, DrainReply, DrainRequest, EvictReply, EvictRequest, Lease, ListDatabasesReply,
+    Database, DrainReply, DrainRequest, EvictReply, EvictRequest, Explanation, Lease, ListDatabasesReply,
     ListDatabasesRequest, ListSessionsReply, ListSessionsRequest, ResumeReply, ResumeRequest, Session,
-    SetOverrideReply, SetOverrideRequest, StatusReply, StatusRequest,
+    SetOverrideReply, SetOverrideRequest, StatusReply, StatusRequest, WhyReply, WhyRequest,
 };
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -160,6 +160,12 @@ impl AdminService for Admin {
     ) -> Result<Response<ListSessionsReply>, Status> {
         self.note(&format!("sessions {}", request.into_inner().database));
         Ok(Response::new(ListSessionsReply { sessions: self.sessions() }))
+    }
+
+    async fn why(&self, request: Request<WhyRequest>) -> Result<Response<WhyReply>, Status> {
+        let WhyRequest { subject, database } = request.into_inner();
+        self.note(&format!("why {subject} {database}"));
+        Ok(Response::new(WhyReply { explanations: vec![Explanation::default()], left_out: 0 }))
     }
 
     async fn set_override(

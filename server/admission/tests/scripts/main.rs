@@ -5,6 +5,7 @@
 mod support;
 
 mod accounts;
+mod explain;
 mod fairness;
 mod lost;
 mod silence;

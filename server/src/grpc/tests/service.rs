@@ -51,6 +51,36 @@ async fn operators_look_and_steer() {
 }
 
 #[tokio::test]
+async fn operators_ask_why_somebody_waits() {
+    let served = Served::start(3).await;
+    let (node, welcome) = served.node(1).await;
+    let mut leases = served.leases().await;
+    leases.acquire(acquire(3, Duration::ZERO)).await.expect("it is leased");
+    let mut admin = served.admin().await;
+    let mut ask = async |subject: &str, database: &str| {
+        let (subject, database) = (subject.to_owned(), database.to_owned());
+        admin.why(v1::WhyRequest { subject, database }).await.map(tonic::Response::into_inner)
+    };
+    node.send(waits(welcome.databases[1].sequence, 2)).await;
+    until("the node waits", || async { served.waiting().await == 2 }).await;
+    for subject in ["node-1", "01010101", "01010101010101010101010101010101"] {
+        let found = ask(subject, "orders").await.expect("it is there");
+        let [told] = &found.explanations[..] else { panic!("{found:?}") };
+        assert_eq!((&*told.node, &*told.database, told.demand, told.need), ("node-1", "orders", 2, 2));
+        assert_eq!((told.place, told.in_line, told.share_thousandths), (Some(1), 1, Some(0)));
+        assert_eq!((&*told.reason, told.rule), ("no_donor", 0));
+        assert_eq!((&*told.holders[0].node, found.left_out), ("script", 0));
+    }
+    assert_eq!(ask("script", "").await.expect("it is there").explanations[0].reason, "nothing");
+    for nobody in ["node-2", "0202020202"] {
+        assert_eq!(ask(nobody, "").await.expect_err("nobody is").code(), Code::NotFound);
+    }
+    assert_eq!(ask("node-1", "lost").await.expect_err("unknown").code(), Code::NotFound);
+    assert_eq!(ask("", "").await.expect_err("no name").code(), Code::InvalidArgument);
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn the_server_says_whether_it_serves() {
     let served = Served::start(10).await;
     let mut health = HealthClient::new(served.channel().await);
