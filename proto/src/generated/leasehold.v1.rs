@@ -243,9 +243,9 @@ pub struct AcquireReply {
     /// Tokens leased.
     #[prost(uint32, tag = "2")]
     pub tokens: u32,
-    /// Time from the arrival of this call to this reply, in milliseconds. The
-    /// caller's deadline is its sending + waited_ms + ttl_ms, and never later than
-    /// ttl_ms after it has this reply.
+    /// How long this call waited at the server before the lease was given to it,
+    /// in milliseconds; at most the true time. The sum of the caller's sending,
+    /// waited_ms and ttl_ms is its deadline.
     #[prost(uint64, tag = "3")]
     pub waited_ms: u64,
     /// Lifetime of the lease without a Renew, in milliseconds.

@@ -28,7 +28,7 @@ pub struct Core {
     /// The streams that speak for sessions.
     pub(crate) streams: BTreeMap<StreamId, SessionId>,
     /// Calls that wait.
-    pub(crate) tickets: BTreeMap<Ticket, (DatabaseId, SessionId)>,
+    pub(crate) tickets: BTreeMap<Ticket, Attempt>,
     pub(crate) batch: Batch,
     pub(crate) now: Time,
     running: Running,
@@ -37,6 +37,14 @@ pub struct Core {
     pub(crate) looks: Looks,
     lazy_at: Time,
     store_failed: bool,
+}
+
+/// One attempt at a request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) database: DatabaseId,
+    pub(crate) request: SessionId,
+    pub(crate) arrived: Running,
 }
 
 /// What a failed commit would have to take back, beside allotments.

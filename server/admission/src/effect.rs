@@ -137,7 +137,10 @@ pub enum UnaryReply {
         lease: SessionId,
         /// How many.
         tokens: u32,
-        /// Lifetime without a renewal.
+        /// How long this attempt waited for them, on a clock that stands still
+        /// while the server does: at most the true time.
+        waited: Duration,
+        /// Lifetime without a renewal, from the end of the wait.
         ttl: Duration,
     },
     /// The longest wait has passed.

@@ -2,11 +2,12 @@
 //! them. `docs/protocol.md`, "Unary leases".
 
 use alloc::{sync::Arc, vec::Vec};
+use core::time::Duration;
 
 use crate::{
     Acquire, DatabaseId, Effect, ReleaseTarget, SessionId, Ticket, Time, UnaryReply,
     calls::Call,
-    core::Core,
+    core::{Attempt, Core},
     database::Database,
     durable::{Kind, Outcome, Unary},
     session::Session,
@@ -57,7 +58,7 @@ impl Core {
                 database.insert_call(request, call);
             }
         }
-        self.tickets.insert(ticket, (id, request));
+        self.tickets.insert(ticket, Attempt { database: id, request, arrived: self.running() });
         self.decide(now, id, effects);
         Ok(())
     }
@@ -81,7 +82,7 @@ impl Core {
                 if session.handed.len() < HANDED {
                     session.handed.push(acquire.ticket);
                 }
-                UnaryReply::Leased { lease: acquire.request, tokens, ttl }
+                UnaryReply::Leased { lease: acquire.request, tokens, waited: Duration::ZERO, ttl }
             }
             Outcome::Released => UnaryReply::AlreadyReleased,
             Outcome::Expired => UnaryReply::Expired,
@@ -117,8 +118,9 @@ impl Core {
             self.write_later(request);
             self.write_session(request, effects);
             for ticket in &call.tickets {
-                self.tickets.remove(ticket);
-                let reply = UnaryReply::Leased { lease: request, tokens: call.tokens, ttl };
+                let arrived = self.tickets.remove(ticket).map_or(running, |attempt| attempt.arrived);
+                let (tokens, waited) = (call.tokens, running.since(arrived));
+                let reply = UnaryReply::Leased { lease: request, tokens, waited, ttl };
                 effects.push(Effect::Reply { ticket: *ticket, reply });
             }
             self.batch.calls.push((id, request, call));
@@ -135,7 +137,8 @@ impl Core {
     ) {
         self.end_session(request, effects);
         for ticket in &call.tickets {
-            self.tickets.insert(*ticket, (id, request));
+            // What it waited before that is lost: it is told less, which is safe.
+            self.tickets.insert(*ticket, Attempt { database: id, request, arrived: self.running() });
         }
         // What was promised to it ended with its lease.
         self.databases[id.0 as usize].insert_call(request, Call { promised: 0, ..call });
@@ -150,7 +153,7 @@ impl Core {
         timed_out: bool,
         effects: &mut Vec<Effect>,
     ) {
-        let Some((id, request)) = self.tickets.remove(&ticket) else {
+        let Some(Attempt { database: id, request, .. }) = self.tickets.remove(&ticket) else {
             if self.batch.calls.iter().any(|(_, _, call)| call.tickets.contains(&ticket)) {
                 // If the commit fails it waits again, and must not for ever.
                 self.batch.over.push((ticket, timed_out));

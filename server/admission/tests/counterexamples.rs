@@ -212,7 +212,12 @@ fn no_release_of_a_failed_commit_is_called_done() {
 
     world.apply(Event::CommitFailed);
     let told = |ticket| (ticket, UnaryReply::StoreUnavailable);
-    let leased = UnaryReply::Leased { lease: request, tokens: 4, ttl: Duration::from_secs(10) };
+    let leased = UnaryReply::Leased {
+        lease: request,
+        tokens: 4,
+        waited: Duration::ZERO,
+        ttl: Duration::from_secs(10),
+    };
     assert_eq!(world.replies, [told(2), told(3), (1, leased)], "the lease is there again");
 }
 

@@ -3,7 +3,6 @@
 //! nothing of how tokens are shared out.
 
 use leasehold_proto::v1::{self, lease_service_server::LeaseService};
-use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -34,12 +33,11 @@ impl LeaseService for Leases {
         &self,
         request: Request<v1::AcquireRequest>,
     ) -> Result<Response<v1::AcquireReply>, Status> {
-        let arrived = Instant::now();
         let names = |name: &str| self.handle.database(name);
         let parsed = from_proto::acquire(request.into_inner(), &names);
         let (call, max_wait) = parsed.map_err(to_proto::refused)?;
         let reply = self.handle.acquire(call, max_wait).await.map_err(to_proto::unanswered)?;
-        to_proto::acquired(&reply, arrived.elapsed(), self.handle.generation()).map(Response::new)
+        to_proto::acquired(&reply, self.handle.generation()).map(Response::new)
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewReply>, Status> {

@@ -101,16 +101,12 @@ fn allotment(database: &Arc<str>, allotment: Allotment) -> v1::Allotment {
 }
 
 /// Answers an Acquire.
-pub(super) fn acquired(
-    reply: &UnaryReply,
-    waited: Duration,
-    generation: u64,
-) -> Result<v1::AcquireReply, Status> {
-    let UnaryReply::Leased { lease, tokens, ttl } = reply else { return Err(refusal(reply)) };
+pub(super) fn acquired(reply: &UnaryReply, generation: u64) -> Result<v1::AcquireReply, Status> {
+    let UnaryReply::Leased { lease, tokens, waited, ttl } = reply else { return Err(refusal(reply)) };
     Ok(v1::AcquireReply {
         lease_id: lease_id(*lease),
         tokens: *tokens,
-        waited_ms: millis(waited),
+        waited_ms: millis(*waited),
         ttl_ms: millis(*ttl),
         generation,
     })

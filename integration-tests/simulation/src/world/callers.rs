@@ -50,8 +50,8 @@ struct Call {
     tokens: u32,
     /// When it was sent, on the caller's clock.
     sent: u64,
-    /// When it arrived, on the server's clock.
-    arrived: Option<Duration>,
+    /// It has reached the server.
+    arrived: bool,
 }
 
 /// What happens to a caller.
@@ -63,9 +63,8 @@ pub(crate) enum CallerStep {
     Arrives(CallerMessage),
     /// The handler has the core's answer.
     Handled { ticket: Ticket, reply: UnaryReply },
-    /// The answer reaches it; the call was sent at that time on its clock, and
-    /// waited for so long at the server.
-    Answered { request: SessionId, reply: UnaryReply, sent: u64, waited: Duration },
+    /// The answer reaches it; the call was sent at that time on its clock.
+    Answered { request: SessionId, reply: UnaryReply, sent: u64 },
     /// A call came to nothing.
     Failed,
 }
@@ -149,9 +148,9 @@ impl World {
             CallerStep::Acts => self.caller_acts(caller),
             CallerStep::Arrives(message) => self.call_arrives(caller, message),
             CallerStep::Handled { ticket, reply } => self.call_handled(caller, ticket, reply),
-            CallerStep::Answered { request, reply, sent, waited } => {
+            CallerStep::Answered { request, reply, sent } => {
                 if request == self.callers[caller].session() {
-                    self.caller_answered(caller, &reply, sent, waited);
+                    self.caller_answered(caller, &reply, sent);
                 }
             }
             CallerStep::Failed => {
@@ -167,7 +166,7 @@ impl World {
         let asking = &mut self.callers[caller];
         let sent = asking.clock.read(self.now);
         let (request, tokens) = (asking.session(), asking.tokens);
-        asking.calls.push(Call { ticket, request, tokens, sent, arrived: None });
+        asking.calls.push(Call { ticket, request, tokens, sent, arrived: false });
         ticket
     }
 
@@ -232,24 +231,23 @@ impl World {
             let epoch = self.callers[caller].epoch;
             return self.after(way, Event::Caller { caller, epoch, step: CallerStep::Failed });
         }
-        let arrived = self.server.now(self.now).since_start();
         let asking = &mut self.callers[caller];
         let node = asking.name();
         let Some(call) = asking.calls.iter_mut().find(|call| call.ticket == ticket) else { return };
         let (request, tokens) = (call.request, call.tokens);
         let event = match message {
             CallerMessage::Acquire(ticket) => {
-                call.arrived = Some(arrived);
+                call.arrived = true;
                 let database = DatabaseId(DATABASE as u32);
                 let workload = Arc::from(crate::plan::WORKLOADS[caller % 2 + 1]);
                 CoreEvent::Acquire(Acquire { ticket, request, node, workload, database, tokens })
             }
             CallerMessage::Renew(ticket) => {
-                call.arrived = Some(arrived);
+                call.arrived = true;
                 CoreEvent::Renew { ticket, lease: request, node }
             }
             CallerMessage::Release(ticket) => {
-                call.arrived = Some(arrived);
+                call.arrived = true;
                 CoreEvent::Release { ticket, target: ReleaseTarget::Request(request), node }
             }
             CallerMessage::HangsUp(ticket) => {
@@ -271,30 +269,29 @@ impl World {
 
     /// The handler passes the answer to the transport: it cannot be taken back.
     fn call_handled(&mut self, caller: usize, ticket: Ticket, reply: UnaryReply) {
-        let now = self.server.now(self.now).since_start();
         let calls = &mut self.callers[caller].calls;
         let Some(at) = calls.iter().position(|call| call.ticket == ticket) else { return };
-        let waited = now.saturating_sub(calls[at].arrived.unwrap_or(now));
         let call = calls.remove(at);
         self.messages += 1;
         if self.dice.chance(50) {
             return;
         }
         let way = self.dice.tail(self.plan.delay, 4);
-        let step = CallerStep::Answered { request: call.request, reply, sent: call.sent, waited };
+        let step = CallerStep::Answered { request: call.request, reply, sent: call.sent };
         let epoch = self.callers[caller].epoch;
         // What comes after the caller did something else is not read.
         self.after(way, Event::Caller { caller, epoch, step });
     }
 
-    fn caller_answered(&mut self, caller: usize, reply: &UnaryReply, sent: u64, waited: Duration) {
-        let received = self.callers[caller].clock.read(self.now);
-        let until = |ttl: &Duration| received.min(sent + waited.as_nanos() as u64) + ttl.as_nanos() as u64;
+    fn caller_answered(&mut self, caller: usize, reply: &UnaryReply, sent: u64) {
+        let until = |lasts: Duration| sent + lasts.as_nanos() as u64;
         let asked = self.callers[caller].state;
         let next = match (asked, reply) {
-            (State::Asking, UnaryReply::Leased { ttl, .. }) => State::Leased { until: until(ttl) },
+            (State::Asking, UnaryReply::Leased { waited, ttl, .. }) => {
+                State::Leased { until: until(*waited + *ttl) }
+            }
             (State::Leased { until: before }, UnaryReply::Renewed { ttl }) => {
-                State::Leased { until: before.max(until(ttl)) }
+                State::Leased { until: before.max(until(*ttl)) }
             }
             (State::Leased { .. }, _) => State::Releasing,
             // Nothing is known: it asks again.
@@ -310,7 +307,7 @@ impl World {
     /// The server is gone, and every call with it.
     pub(crate) fn calls_die(&mut self) {
         for caller in 0..CALLERS {
-            self.callers[caller].calls.retain(|call| call.arrived.is_none());
+            self.callers[caller].calls.retain(|call| !call.arrived);
             let epoch = self.callers[caller].epoch;
             let way = self.dice.tail(self.plan.delay, 4);
             self.after(way, Event::Caller { caller, epoch, step: CallerStep::Failed });

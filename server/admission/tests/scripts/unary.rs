@@ -28,7 +28,26 @@ fn replies(world: &mut World) -> Vec<(u64, UnaryReply)> {
 }
 
 fn leased(request: u128, tokens: u32) -> UnaryReply {
-    UnaryReply::Leased { lease: SessionId(request), tokens, ttl: Duration::from_secs(10) }
+    leased_after(Duration::ZERO, request, tokens)
+}
+
+fn leased_after(waited: Duration, request: u128, tokens: u32) -> UnaryReply {
+    UnaryReply::Leased { lease: SessionId(request), tokens, waited, ttl: Duration::from_secs(10) }
+}
+
+/// U2.
+#[test]
+fn the_wait_that_a_caller_is_told_is_at_most_the_true_one() {
+    let mut world = World::new(settings(4));
+    acquire(&mut world, 1, 77, 4);
+    acquire(&mut world, 2, 78, 4);
+    run(&mut world, "pass 3s");
+    // The server stands still.
+    world.now = world.now + Duration::from_secs(60);
+    release(&mut world, 3, 77, "py");
+    let told = replies(&mut world);
+    let waited = Duration::from_secs(4);
+    assert_eq!(told, [(1, leased(77, 4)), (2, leased_after(waited, 78, 4)), (3, UnaryReply::Released)]);
 }
 
 #[test]
@@ -78,7 +97,8 @@ fn a_waiting_call_is_served_all_or_nothing_and_in_its_turn() {
     acquire(&mut world, 1, 77, 4);
     assert_eq!(replies(&mut world), []);
     run(&mut world, "return a 1\npass 100ms\nreturn a 1\npass 100ms");
-    assert_eq!(replies(&mut world), [(1, leased(77, 4))]);
+    let waited = Duration::from_millis(100);
+    assert_eq!(replies(&mut world), [(1, leased_after(waited, 77, 4))]);
     assert_eq!(world.show(), "a=6 held=10 free=0");
 }
 
