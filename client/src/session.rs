@@ -243,6 +243,11 @@ impl Session {
         }
     }
 
+    /// When the right to open connections ends; `None` before the first Welcome.
+    pub fn deadline(&self) -> Option<Time> {
+        self.lifetime.deadline()
+    }
+
     /// How the session stands, for people and for whoever waits for it.
     pub fn status(&self) -> SessionStatus {
         let endpoint = match &self.phase {

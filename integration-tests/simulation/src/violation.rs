@@ -17,6 +17,10 @@ pub enum Invariant {
     /// When the server gives a session up, its node has no right to open any
     /// more.
     DeadlineFirst,
+    /// Behind its fence a node has nothing open.
+    FenceKept,
+    /// A report says what is true, and counts no need twice.
+    ReportsAreTrue,
     /// A server that crashes again and again gives up whom it does not hear.
     NobodyIsImmortal,
     /// What a process holds is counted by the server, so nobody else has it.
@@ -28,6 +32,8 @@ pub enum Invariant {
     AnsweredOnce,
     /// After the faults everything is usable again.
     Recovers,
+    /// When all is quiet, the server counts what nodes hold.
+    BooksAgree,
     /// Nobody talks without an end.
     Quiet,
     /// An assertion of the core, a session, a ledger, or of the world itself.
@@ -43,11 +49,14 @@ impl Invariant {
             Invariant::NothingOutOfDoubt => "nothing-out-of-doubt",
             Invariant::ConnectionsHaveTokens => "connections-have-tokens",
             Invariant::DeadlineFirst => "the-deadline-comes-first",
+            Invariant::FenceKept => "the-fence-is-kept",
+            Invariant::ReportsAreTrue => "reports-are-true",
             Invariant::NobodyIsImmortal => "nobody-is-immortal",
             Invariant::OneHolder => "one-holder",
             Invariant::StoreCovers => "the-store-covers",
             Invariant::AnsweredOnce => "answered-once",
             Invariant::Recovers => "everything-recovers",
+            Invariant::BooksAgree => "the-books-agree",
             Invariant::Quiet => "quiet",
             Invariant::Assertion => "assertion",
         }

@@ -12,6 +12,8 @@ mod former;
 mod network;
 mod node;
 mod probe;
+mod reports;
+mod rights;
 mod server;
 mod sight;
 mod tasks;

@@ -2,8 +2,6 @@
 //! at [`World::the_cap_holds`], word for word. Knows nothing of what happens
 //! next.
 
-use std::time::Duration;
-
 use leasehold_admission::{DatabaseView, SessionState, SessionView};
 
 use super::World;
@@ -17,21 +15,6 @@ use crate::{
 const MESSAGES_A_SECOND: u64 = 20_000;
 
 impl World {
-    /// **When the server gives a session up, its node's right to open has
-    /// ended**, but for what the clocks differ by in a TTL, and for the tenth of a
-    /// TTL that a leap of the server's clock may cost.
-    pub(crate) fn the_deadline_comes_first(&self, process: usize) {
-        let left = self.right_left(process);
-        if self.processes[process].is_alive() && left > self.clocks_differ(self.plan.shortest_ttl()) {
-            broken(Invariant::DeadlineFirst, format!("process {process} is given up with {left:?} left"));
-        }
-    }
-
-    fn clocks_differ(&self, ttl: Duration) -> Duration {
-        let leapt = self.now < self.server.last_leap + self.plan.longest_ttl() * 2;
-        ttl / 40 + if leapt { ttl / 10 } else { Duration::ZERO }
-    }
-
     /// **What a caller believes to have is counted**, and when its lease expires
     /// it believes so no more, but for what the clocks differ by.
     pub(crate) fn callers_are_counted(&self, sessions: &[SessionView]) {
@@ -75,7 +58,7 @@ impl World {
 
     /// Whether a process may still have connections although its fence has
     /// come: it is stopped, or was until lately, or was killed lately.
-    fn is_excused(&self, process: usize, database: usize) -> bool {
+    pub(crate) fn is_excused(&self, process: usize, database: usize) -> bool {
         let node = &self.nodes[self.processes[process].node];
         let grace = self.plan.databases[database].settings.fence_grace;
         match self.processes[process].died_at {
@@ -88,6 +71,7 @@ impl World {
     pub(crate) fn check(&mut self) {
         self.nobody_babbles();
         self.forget_the_dead();
+        self.rights_end();
         for database in 0..self.plan.databases.len() {
             let (mut tokens, mut usable, mut strays) = (0, 0, 0);
             for at in 0..self.ledgers.relevant.len() {
@@ -114,6 +98,7 @@ impl World {
     /// its pool**, from before the connect to the end of the close.
     fn connections_have_tokens(&self, process: usize, database: usize) {
         let open = self.databases.all[database].open[process];
+        self.the_fence_is_kept(process, database, open);
         let pool = &self.processes[process].pools[database];
         let tokens = pool.read(|ledger, now| ledger.levels(now).holding);
         if self.processes[process].is_alive() && open > tokens {

@@ -80,7 +80,8 @@ impl World {
     fn nobody_is_immortal(&self, since: Moment) {
         for number in &self.ledgers.relevant {
             let process = &self.processes[*number];
-            let dead = process.died_at.is_some_and(|died_at| died_at < since) && process.heard_at < since;
+            let dead =
+                process.died_at.is_some_and(|died_at| died_at < since) && process.right.heard_at < since;
             let counted = self.ledgers.all.iter().any(|ledger| ledger.counted[*number].is_some());
             if dead && counted && !process.given_up {
                 broken(Invariant::NobodyIsImmortal, format!("process {number} has outlived a crash loop"));

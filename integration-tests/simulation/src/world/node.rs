@@ -14,6 +14,7 @@ use leasehold_client::{
 use super::{
     Event, World,
     network::{Parcel, Pipe, Stream},
+    rights::Right,
     server::session_id,
     tasks::Task,
 };
@@ -81,7 +82,7 @@ impl Node {
 pub(crate) struct Process {
     pub(crate) node: usize,
     pub(crate) died_at: Option<Moment>,
-    session: Session,
+    pub(crate) session: Session,
     pub(crate) pools: Vec<Pool>,
     pub(crate) tasks: Vec<Vec<Task>>,
     /// So many tasks of each pool go on asking for connections.
@@ -97,8 +98,8 @@ pub(crate) struct Process {
     pub(crate) retiring: bool,
     /// The core has given its session up.
     pub(crate) given_up: bool,
-    /// When the server last took something of it, for the checks.
-    pub(crate) heard_at: Moment,
+    /// Its right to open, for the checks.
+    pub(crate) right: Right,
     /// The stream that speaks for it at the server, for the checks.
     pub(crate) attached: Option<usize>,
 }
@@ -140,7 +141,7 @@ impl World {
             unsent: None,
             retiring: false,
             given_up: false,
-            heard_at: Moment(0),
+            right: Right::default(),
             attached: None,
         });
         self.nodes[node].process = Some(number);
@@ -292,6 +293,7 @@ impl World {
                     self.open_stream(number, stream);
                 }
                 Effect::Send(stream, message) => {
+                    self.looks_true(number, &message);
                     self.say(|_| format!("    process {number} {message:?}"));
                     let Some(open) = self.current(number, stream) else { continue };
                     self.send_up(open, Parcel::Message(message));
@@ -315,15 +317,10 @@ impl World {
         self.empty_trays(number);
     }
 
-    /// How much of its right to open is left to a process, on its own clock.
-    pub(crate) fn right_left(&self, number: usize) -> Duration {
-        let process = &self.processes[number];
-        let now = local(&self.nodes[process.node], self.now);
-        process.session.status().deadline.map_or(Duration::ZERO, |deadline| deadline - now)
-    }
-
     /// A process has ended in good order: the next one starts.
     fn finished(&mut self, number: usize) {
+        self.empty_trays(number);
+        self.nobody_is_left_waiting(number);
         let node = self.processes[number].node;
         self.kill_process(node, None);
         self.start_process(node);
@@ -439,7 +436,13 @@ impl World {
         match parcel {
             Parcel::Message(message) => {
                 self.say(|_| format!("    to process {number} {message:?}"));
+                if let FromServer::Welcome(welcome) = &message
+                    && !self.streams[stream].former
+                {
+                    self.policies_told(number, welcome);
+                }
                 self.apply(number, SessionEvent::Received(id, message));
+                self.the_right_is_fresh(number);
             }
             Parcel::End(reason) => {
                 if self.streams[stream].node_open {

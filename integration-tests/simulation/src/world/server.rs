@@ -250,7 +250,7 @@ impl World {
                     return;
                 }
                 let process = self.streams[stream].process;
-                self.processes[process].heard_at = self.now;
+                self.processes[process].right.heard_at = self.now;
                 event
             }
         };
@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    fn database(&self, name: &DatabaseName) -> DatabaseId {
+    pub(crate) fn database(&self, name: &DatabaseName) -> DatabaseId {
         let found = self.plan.databases.iter().position(|plan| &*plan.settings.name == name.as_str());
         DatabaseId(found.unwrap_or_default() as u32)
     }

@@ -199,6 +199,16 @@ impl World {
         }
     }
 
+    /// Tasks of a pool that wait and were not chosen, and all that do not rest.
+    pub(crate) fn needs(&self, process: usize, database: usize) -> (u32, u32) {
+        let tasks = &self.processes[process].tasks[database];
+        let waits = |task: &&Task| matches!(task.state, TaskState::Waiting(..)) && !task.woken;
+        let rests = |task: &&Task| matches!(task.state, TaskState::Resting);
+        let waiting = tasks.iter().filter(waits).count();
+        let busy = tasks.len() - tasks.iter().filter(rests).count();
+        (waiting as u32, busy as u32)
+    }
+
     /// Tasks that were not answered yet.
     pub(crate) fn unanswered(&self, process: usize) -> u64 {
         self.processes[process].tasks.iter().flatten().map(|task| task.asked - task.answered).sum()

@@ -141,7 +141,10 @@ impl World {
             return self.warm_up(place.process, place.database);
         }
         match pool.change(|ledger, now, effects| ledger.opened(took, now, effects)) {
-            Opened::InUse => self.uses(place, connection, now),
+            Opened::InUse => {
+                self.used_by_right(place.process);
+                self.uses(place, connection, now);
+            }
             Opened::Lapsed => {
                 self.start_close(place.process, place.database, connection);
                 self.ask(place, connecting.ticket, |_, _| {});
