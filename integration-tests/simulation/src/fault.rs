@@ -6,6 +6,9 @@ use std::{fmt, time::Duration};
 
 use crate::{dice::Dice, plan::Plan, store::Failure};
 
+/// Longest usual time between two faults that come as a pair.
+const CLOSE: Duration = Duration::from_millis(30);
+
 /// One fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -124,17 +127,27 @@ impl fmt::Display for Fault {
 pub fn nth(plan: &Plan, number: usize) -> Fault {
     let dice = &mut Dice::new(plan.seed, 1_000 + number as u64);
     let after = dice.tail(plan.calm_between_faults, 3);
-    let node = dice.index(plan.nodes);
+    // Trouble comes in pairs, half of the time: the second soon after the first,
+    // and to the same node.
+    let follows = number % 2 == 1 && dice.chance(500);
+    let after = if follows { dice.tail(CLOSE, 5) } else { after };
+    let first = if follows { number - 1 } else { number };
+    let node = Dice::new(plan.seed, u64::MAX - first as u64).index(plan.nodes);
     let database = dice.index(plan.databases.len());
     let ttl = plan.longest_ttl().as_millis() as u64;
-    let (kind, lasts) = match dice.number(0, 31) {
+    let (kind, lasts) = match dice.number(0, 32) {
         0 => (FaultKind::Kill(node), dice.millis(1, 2 * ttl)),
         1 => (FaultKind::Vanish(node), dice.millis(1, 2 * ttl)),
         2 | 3 => (FaultKind::Stop(node), dice.millis(1, 3 * ttl)),
         4 => (FaultKind::Suspend(node), dice.millis(1, 3 * ttl)),
         5 => (FaultKind::Leap(node), dice.millis(1, 2 * ttl)),
         6 => (FaultKind::Retire(node), dice.millis(1, 500)),
-        7..=9 => (FaultKind::Partition(node), dice.millis(1, 3 * ttl)),
+        7 => {
+            // Long enough for the server to give up whoever is cut off.
+            let grace = plan.longest_grace().as_millis() as u64;
+            (FaultKind::Partition(node), dice.millis(ttl, 3 * ttl + grace))
+        }
+        8 | 9 => (FaultKind::Partition(node), dice.millis(1, 3 * ttl)),
         10..=12 => {
             let server_last = dice.chance(500);
             (FaultKind::Break { node, server_last }, dice.millis(0, 2 * ttl))
@@ -158,8 +171,8 @@ pub fn nth(plan: &Plan, number: usize) -> Fault {
         28 => (FaultKind::Cap(database, dice.number(0, 9)), dice.millis(1, 2 * ttl)),
         29 => (FaultKind::Former(node), dice.millis(1, 2 * ttl)),
         30 => (FaultKind::CrashLoop, dice.millis(0, 1)),
-        _ if dice.chance(500) => (FaultKind::Drain(database), dice.millis(1, ttl)),
-        _ => (FaultKind::Policy(database), dice.millis(1, 2 * ttl)),
+        31 => (FaultKind::Drain(database), dice.millis(1, ttl)),
+        _ => (FaultKind::Policy(database), dice.millis(1, 4 * ttl)),
     };
     Fault { after, kind, lasts }
 }

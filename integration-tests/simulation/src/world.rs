@@ -3,12 +3,14 @@
 //! afterwards in `check`. Knows nothing of why a history is played.
 
 mod account;
+mod books;
 mod callers;
 mod calm;
 mod check;
 mod crashes;
 mod faults;
 mod former;
+mod last;
 mod network;
 mod node;
 mod probe;

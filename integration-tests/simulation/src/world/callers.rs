@@ -26,6 +26,8 @@ pub(crate) struct Caller {
     epoch: u32,
     request: u64,
     pub(crate) tokens: u32,
+    /// It prolongs the lease that it asks for.
+    renews: bool,
     state: State,
     calls: Vec<Call>,
 }
@@ -84,7 +86,8 @@ impl Caller {
         let caller = |number: usize| {
             let clock = Clock::skewed(dice, 0);
             let request = (number as u64) << 32;
-            Caller { clock, epoch: 0, request, tokens: 0, state: State::Idle, calls: Vec::new() }
+            let (state, calls) = (State::Idle, Vec::new());
+            Caller { clock, epoch: 0, request, tokens: 0, renews: false, state, calls }
         };
         (0..CALLERS).map(caller).collect()
     }
@@ -176,9 +179,9 @@ impl World {
         match self.callers[caller].state {
             State::Idle if self.calm => {}
             State::Idle => {
-                let tokens = self.dice.number(1, 3);
+                let (tokens, renews) = (self.dice.number(1, 3), self.dice.chance(700));
                 let acting = &mut self.callers[caller];
-                (acting.tokens, acting.state) = (tokens, State::Asking);
+                (acting.tokens, acting.renews, acting.state) = (tokens, renews, State::Asking);
                 acting.request += 1;
                 let ticket = self.new_ticket(caller);
                 self.send_to_server(caller, CallerMessage::Acquire(ticket));
@@ -203,11 +206,13 @@ impl World {
             }
             State::Leased { until } => {
                 let lapsed = self.callers[caller].clock.read(self.now) >= until;
-                let ticket = self.new_ticket(caller);
-                if lapsed || self.calm || self.dice.chance(400) {
+                let renews = self.callers[caller].renews;
+                if lapsed || self.calm || (renews && self.dice.chance(400)) {
                     self.callers[caller].state = State::Releasing;
+                    let ticket = self.new_ticket(caller);
                     self.send_to_server(caller, CallerMessage::Release(ticket));
-                } else if self.dice.chance(900) {
+                } else if renews && self.dice.chance(900) {
+                    let ticket = self.new_ticket(caller);
                     self.send_to_server(caller, CallerMessage::Renew(ticket));
                 }
                 self.plan_caller(caller, patience, CallerStep::Acts);

@@ -34,7 +34,8 @@ impl World {
     /// * after two TTLs, the fence's grace, what a vanished machine left open,
     ///   and two observations, nothing is in quarantine and the cap is whole;
     /// * when nobody asks any more, every task that waits is answered, every
-    ///   connection comes back, and nothing is said but keep-alives;
+    ///   connection comes back, nothing is said but keep-alives, and server and nodes
+    ///   agree on what is held; they do so again soon after each of the last faults;
     /// * each node that asks for one connection gets it while there are as many
     ///   tokens as nodes, one that asks for one has no more than that, one node
     ///   alone can get the whole cap, and a cut of the cap takes effect.
@@ -48,6 +49,9 @@ impl World {
         self.everybody_rests();
         self.nothing_is_kept_back();
         self.nothing_is_said();
+        self.the_books_agree();
+        self.last_faults();
+        self.nothing_is_kept_back();
         for database in 0..self.plan.databases.len() {
             self.each_gets_one(database);
             self.nobody_hoards(database);
@@ -77,7 +81,7 @@ impl World {
         }
     }
 
-    fn everybody_rests(&mut self) {
+    pub(crate) fn everybody_rests(&mut self) {
         let processes: Vec<usize> = self.nodes.iter().filter_map(|node| node.process).collect();
         for process in &processes {
             for database in 0..self.plan.databases.len() {
@@ -166,7 +170,7 @@ impl World {
             self.set_load(*process, database, 2);
         }
         self.pass(SILENCE);
-        self.configure(database, |settings| settings.cap = Some(1));
+        self.cut_to_one(database);
         let down = |world: &World| {
             let Some(driver) = &world.server.driver else { return false };
             driver.core.databases(world.server.now(world.now))[database].held <= 1
@@ -174,9 +178,30 @@ impl World {
         if !self.pass_until(LONGEST_HOLD * 2 + COLLECTED, down) {
             broken(Invariant::Recovers, format!("a cut took no effect, {}", self.describe()));
         }
-        let cap = self.plan.databases[database].settings.cap;
+        let plan = &self.plan.databases[database];
+        let (cap, max_connections) = (plan.settings.cap, plan.max_connections);
         self.configure(database, |settings| settings.cap = cap);
+        let cut = &mut self.databases.all[database];
+        (cut.others, cut.tools, cut.max_connections) = (0, 0, max_connections);
         self.everybody_rests();
+    }
+
+    /// Cuts the cap of a database to one, in one way or another.
+    fn cut_to_one(&mut self, database: usize) {
+        let plan = &self.plan.databases[database];
+        let (reserve, watched) = (plan.settings.reserve, plan.settings.watched);
+        let seen = &mut self.databases.all[database];
+        let all_but_one = (seen.max_connections - reserve).saturating_sub(1);
+        match self.dice.number(0, 3) {
+            0 if watched => seen.others = all_but_one,
+            1 if watched => {
+                // Behind tokens in motion some would hide for as long as they move.
+                self.everybody_rests();
+                self.databases.all[database].tools = all_but_one;
+            }
+            2 if watched => seen.max_connections = reserve + 1,
+            _ => self.configure(database, |settings| settings.cap = Some(1)),
+        }
     }
 
     fn one_gets_all(&mut self, database: usize) {

@@ -77,6 +77,8 @@ pub(crate) struct Stream {
     pub(crate) id: session::StreamId,
     pub(crate) up: Pipe<ToServer>,
     pub(crate) down: Pipe<FromServer>,
+    /// What was claimed on it, by database.
+    pub(crate) claims: Vec<u32>,
     /// The server process that has it open.
     pub(crate) server: Option<u32>,
     /// A former server has it open.

@@ -285,6 +285,7 @@ impl World {
                         id: stream,
                         up: Pipe::default(),
                         down: Pipe::default(),
+                        claims: Vec::new(),
                         server: None,
                         former: false,
                         node_open: true,

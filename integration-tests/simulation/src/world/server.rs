@@ -299,6 +299,11 @@ impl World {
     }
 
     fn say_welcome(&mut self, stream: usize, welcome: &Welcome) {
+        let open = &self.streams[stream];
+        // Another one may have taken its place before the commit ended.
+        if open.server.is_some() && self.processes[open.process].attached == Some(stream) {
+            self.the_claim_is_counted(open.process, &open.claims);
+        }
         let databases = welcome.terms.iter().map(|terms| DatabaseTerms {
             database: self.name(terms.database),
             terms: Some(Terms {
@@ -336,6 +341,7 @@ impl World {
         };
         if let ToServer::Hello(hello) = &message {
             self.streams[stream].server = Some(self.server.number);
+            self.streams[stream].claims = hello.claims.iter().map(|claim| claim.levels.holding).collect();
             let event = CoreEvent::Hello(self.hello_to_core(id, hello));
             self.put_input(Input::OnStream(stream, event));
             return;
