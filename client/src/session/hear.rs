@@ -98,6 +98,10 @@ impl Session {
         if self.lifetime.revives(now) {
             self.members.values().for_each(Member::revive);
             self.members.values_mut().for_each(Member::changed);
+        } else if self.lifetime.is_lapsed() {
+            // What was heard came too late to live by, but a Welcome may have told
+            // another policy, and the server goes by that when it is acknowledged.
+            self.members.values().for_each(Member::lapse);
         }
     }
 }

@@ -303,6 +303,21 @@ fn rule_14_only_what_was_sent_less_than_a_ttl_ago_revives() {
 }
 
 #[test]
+fn rule_16_a_policy_that_a_late_welcome_tells_is_followed_at_once() {
+    let mut node = Node::attached(&["a"]);
+    node.apply(Event::Ended(node.stream(), "lost".into()));
+    node.advance(TTL);
+    node.taken();
+    assert!(node.pool("a").is_lapsed() && !node.pool("a").is_fenced());
+    node.on_loss = LossPolicy::Fence;
+    let (stream, hello) = node.hello();
+    node.now = node.now + Duration::from_secs(2);
+    let late = Welcome { ttl: Duration::from_secs(1), ..node.welcome_to(&hello) };
+    node.apply(Event::Received(stream, FromServer::Welcome(late)));
+    assert!(node.pool("a").is_lapsed() && node.pool("a").is_fenced());
+}
+
+#[test]
 fn rule_14_a_prompt_welcome_revives_but_the_lapsed_tokens_stay_lost() {
     let mut node = Node::attached(&["a"]);
     node.allot("a", 2, 5);

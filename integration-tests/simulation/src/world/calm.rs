@@ -70,7 +70,7 @@ impl World {
 
     /// Operators evict what nobody can give back: dead processes, and leases of
     /// callers, that keep tokens where no probe looks.
-    fn operators_evict(&mut self) {
+    pub(crate) fn operators_evict(&mut self) {
         let Some(driver) = &self.server.driver else { return };
         for session in driver.core.sessions(self.server.now(self.now)) {
             let dead = process_of(session.id).is_none_or(|process| !self.processes[process].is_alive());

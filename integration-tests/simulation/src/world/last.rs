@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
-use super::World;
-use crate::store::Failure;
+use leasehold_admission::LossPolicy;
+
+use super::{World, node::TASKS};
+use crate::{plan::LONGEST_HOLD, store::Failure};
 
 /// Commits fail for so long, and then work for so long.
 const FAILED: Duration = Duration::from_millis(700);
@@ -18,7 +20,7 @@ const AT_WORK: Duration = Duration::from_millis(300);
 
 /// Tools come so long after their database, and stay for so long.
 const TOOLS_COME: Duration = Duration::from_millis(50);
-const TOOLS_STAY: Duration = Duration::from_millis(4_000);
+const TOOLS_STAY: Duration = Duration::from_secs(4);
 
 /// Idle connections were closed, reports have settled, nothing is on its way.
 const SETTLED: Duration = Duration::from_millis(2_500);
@@ -26,11 +28,13 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 impl World {
     /// The last faults, one after the other.
     pub(crate) fn last_faults(&mut self) {
-        let faults: [fn(&mut World); 4] = [
+        let faults: [fn(&mut World); 6] = [
             World::the_store_fails_once_more,
             World::everybody_oversleeps,
             World::the_database_restarts_unnoticed,
             World::the_server_dies_once_more,
+            World::a_node_is_cut_off_while_its_policy_changes,
+            World::a_machine_disappears_once_more,
         ];
         for fault in faults {
             self.everybody_is_attached();
@@ -83,11 +87,11 @@ impl World {
         self.nodes.iter_mut().for_each(|node| node.slow -= 1);
     }
 
-    /// The watched database restarts while nobody uses it, so that nobody reports;
-    /// then tools take what is free, and one node asks.
+    /// The watched database restarts while connections are idle, so that nobody
+    /// reports; then tools take what is free, and one node asks.
     fn the_database_restarts_unnoticed(&mut self) {
         self.everybody_rests();
-        self.pass(SETTLED);
+        self.pass(AT_WORK * 2);
         self.databases.stop(0);
         self.databases.start(self.now, 0);
         self.pass(TOOLS_COME);
@@ -106,6 +110,79 @@ impl World {
         self.pass(TOOLS_COME);
         self.start_server();
         self.pass(AT_WORK);
+    }
+
+    /// The policy of the database that nobody watches has been one for everybody, and
+    /// becomes the other. One node, whose tasks hold on to their connections, says
+    /// Hello again and is cut off, before it has heard of the change or after; for so
+    /// long that it is given up. Everybody else wants everything.
+    fn a_node_is_cut_off_while_its_policy_changes(&mut self) {
+        let node = self.dice.index(self.plan.nodes);
+        let Some(cut_off) = self.nodes[node].process else { return };
+        let before = if self.dice.chance(500) { LossPolicy::Keep } else { LossPolicy::Fence };
+        self.set_policy(before);
+        self.everybody_says_hello();
+        for process in self.all_processes() {
+            self.set_load(process, 1, TASKS);
+        }
+        self.pass(AT_WORK);
+        if self.dice.chance(700) {
+            self.set_policy(if before == LossPolicy::Keep { LossPolicy::Fence } else { LossPolicy::Keep });
+        }
+        if self.dice.chance(700) {
+            self.says_hello(node);
+            let soon = self.dice.tail(self.plan.delay * 4, 3);
+            self.pass(soon);
+        }
+        self.hold_on(cut_off, 1);
+        self.nodes[node].partitions += 1;
+        self.partitioned(node);
+        // Nobody holds a connection for longer.
+        self.pass(LONGEST_HOLD);
+        if self.nodes[node].process == Some(cut_off) {
+            self.let_all_go(cut_off, 1);
+        }
+        self.pass(self.plan.longest_ttl() + self.plan.longest_grace());
+        self.nodes[node].partitions -= 1;
+        self.flush();
+        self.set_policy(self.plan.databases[1].settings.on_loss);
+    }
+
+    /// A node's machine disappears while it uses the watched database. What it had
+    /// open stays there for longer than its session lives; the others want it.
+    fn a_machine_disappears_once_more(&mut self) {
+        let node = self.dice.index(self.plan.nodes);
+        for process in self.all_processes() {
+            self.set_load(process, 0, TASKS);
+        }
+        self.pass(AT_WORK);
+        let expired = self.plan.longest_ttl() * 2;
+        self.kill_process(node, Some(expired));
+        self.pass(expired + self.plan.longest_grace());
+        self.operators_evict();
+        self.start_process(node);
+    }
+
+    fn set_policy(&mut self, on_loss: LossPolicy) {
+        self.configure(1, |settings| settings.on_loss = on_loss);
+    }
+
+    fn everybody_says_hello(&mut self) {
+        for node in 0..self.plan.nodes {
+            self.says_hello(node);
+        }
+        self.pass(AT_WORK);
+        self.everybody_is_attached();
+        self.pass(AT_WORK);
+    }
+
+    /// The stream of a node breaks, and it opens another one.
+    fn says_hello(&mut self, node: usize) {
+        let process = self.nodes[node].process;
+        let open = |stream: &super::Stream| Some(stream.process) == process && stream.node_open;
+        if let Some(stream) = self.streams.iter().rposition(open) {
+            self.break_stream(stream, false, Duration::ZERO);
+        }
     }
 
     fn all_processes(&self) -> Vec<usize> {

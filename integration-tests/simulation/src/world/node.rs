@@ -438,7 +438,7 @@ impl World {
             Parcel::Message(message) => {
                 self.say(|_| format!("    to process {number} {message:?}"));
                 if let FromServer::Welcome(welcome) = &message
-                    && !self.streams[stream].former
+                    && self.processes[number].stream == Some(stream)
                 {
                     self.policies_told(number, welcome);
                 }

@@ -23,6 +23,19 @@ impl World {
         let database = self.database(&said.database).0 as usize;
         self.a_need_counts_once(number, database, &said.levels);
         self.unopened_tokens_lapse(number, database, &said.levels);
+        self.nothing_is_asked_in_vain(number, database, &said.levels);
+    }
+
+    /// **Past its deadline a node asks for nothing**: it could not take it, and would
+    /// be granted it again without an end.
+    fn nothing_is_asked_in_vain(&self, number: usize, database: usize, levels: &Levels) {
+        let asks = levels.waiting > 0 || levels.wanted > levels.in_use;
+        let welcomed = self.processes[number].session.deadline().is_some();
+        if asks && welcomed && self.right_left(number).is_zero() {
+            let details =
+                format!("process {number} may open nothing at database {database}, and says {levels:?}");
+            broken(Invariant::ReportsAreTrue, details);
+        }
     }
 
     /// **A report counts each need once.** Waiting tasks are those that wait and were

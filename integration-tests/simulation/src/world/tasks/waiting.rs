@@ -54,6 +54,10 @@ impl World {
         }
         let soon = self.dice.tail(Duration::from_micros(5), 5);
         self.plan(place, soon, TaskStep::Woken);
+        if !self.calm && self.dice.chance(20) {
+            // It is dropped before it runs.
+            self.plan(place, soon / 2, TaskStep::Leaves);
+        }
     }
 
     pub(super) fn task_polls(&mut self, place: Place) {
