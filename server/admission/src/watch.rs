@@ -27,7 +27,7 @@ pub(crate) struct Watch {
     elsewhere: bool,
     newest: Option<(Time, Observation)>,
     /// Answered, not yet judged.
-    pending: Option<(Time, Observation)>,
+    pending: Option<Pending>,
     window: Window,
     /// At least one observation was judged since the start.
     judged: bool,
@@ -41,6 +41,15 @@ pub(crate) struct Watch {
     unseen: u32,
     /// What of the uncertain is kept from grants.
     kept: u32,
+}
+
+/// An answer that is yet to be judged.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    answered: Time,
+    observation: Observation,
+    /// The fewest connections that all sessions may have had when it came.
+    lowest: u64,
 }
 
 /// The extremes of what all sessions together reported.
@@ -103,7 +112,9 @@ impl Watch {
         self.state = ProbeState::Ok;
         self.elsewhere = false;
         self.newest = Some((now, observation));
-        self.pending = Some((now, observation));
+        // After a restart every report is of dead sockets.
+        let lowest = if restarted { 0 } else { self.window.now.0 };
+        self.pending = Some(Pending { answered: now, observation, lowest });
         News { up, restarted }
     }
 
@@ -118,7 +129,7 @@ impl Watch {
 
     /// When the pending observation is to be judged.
     pub(crate) fn judge_at(&self) -> Option<Time> {
-        self.pending.map(|(answered, _)| answered + REPORT_LAG)
+        self.pending.map(|pending| pending.answered + REPORT_LAG)
     }
 
     /// Judges the pending observation, if there is one. A stray is certain when
@@ -127,13 +138,17 @@ impl Watch {
     /// until one shows that it is gone. An observation that tokens in motion
     /// blur shows neither.
     pub(crate) fn judge(&mut self) -> Option<Observation> {
-        let (_, observation) = self.pending.take()?;
+        let Pending { observation, lowest: settled, .. } = self.pending.take()?;
         let fleet = u64::from(observation.fleet);
         let lowest = fleet.saturating_sub(self.window.highest) as u32;
         let highest = fleet.saturating_sub(self.window.lowest) as u32;
         let shown_twice = lowest.min(self.previous);
         self.strays = self.strays.min(highest).max(shown_twice);
-        self.uncertain = highest - self.strays;
+        // What moved in the window and was there again at its answer hid a stray
+        // only from a look at the very moment of the move. If that counted as well,
+        // a fleet whose tokens move all the time would be in doubt all the time.
+        let in_doubt = fleet.saturating_sub(settled) as u32;
+        self.uncertain = in_doubt.max(lowest).saturating_sub(self.strays);
         self.previous = lowest;
         let unseen = self.window.lowest.saturating_sub(fleet) as u32;
         self.unseen = unseen.min(self.previous_unseen);
@@ -269,6 +284,19 @@ mod tests {
         assert_eq!(run(&fewer), "9 certain, 0 uncertain, Some(78) admitted");
         let gone = format!("{fewer}\nsaw 5 5\nstarts\nsee 5\njudge");
         assert_eq!(run(&gone), "0 certain, 0 uncertain, Some(87) admitted");
+    }
+
+    #[test]
+    fn what_has_moved_before_the_answer_leaves_no_doubt() {
+        // A token moves before and after the answer: 4 or 5 connections are the fleet's.
+        let moved = "saw 5 5\nstarts\nsaw 4 5\nsaw 5 5\nsee 5\nsaw 4 5\nsaw 5 5\njudge";
+        assert_eq!(run(moved), "0 certain, 0 uncertain, Some(87) admitted");
+        // While the answer comes, it is on its way.
+        let moving = "saw 5 5\nstarts\nsaw 4 5\nsee 5\nsaw 5 5\njudge";
+        assert_eq!(run(moving), "0 certain, 1 uncertain, Some(87) admitted");
+        // What was shown is in doubt whatever has come since.
+        let shown = "saw 5 5\nstarts\nsee 7\njudge";
+        assert_eq!(run(shown), "0 certain, 2 uncertain, Some(87) admitted");
     }
 
     #[test]

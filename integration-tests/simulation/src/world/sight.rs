@@ -27,8 +27,9 @@ pub(crate) struct Sight {
     window: (u64, u64),
     /// What was there at the looks that the core has not heard of.
     looks: VecDeque<Look>,
-    /// Answered, not judged.
-    pending: Option<(Time, Look)>,
+    /// Answered, not judged, with the least connections that all sessions together
+    /// may have had at the answer.
+    pending: Option<(Time, Look, u64)>,
     /// The newest that were judged, the newest last.
     judged: VecDeque<Judged>,
     /// What the newest one left in doubt; it is yet to be kept from grants.
@@ -93,8 +94,8 @@ impl Sight {
 
     /// The pending observation is judged now.
     fn judge(&mut self) {
-        let Some((_, look)) = self.pending.take() else { return };
-        let (least, most) = self.window;
+        let Some((_, look, least)) = self.pending.take() else { return };
+        let (_, most) = self.window;
         let strays = look.gone + look.tools;
         let late = least.saturating_sub(look.counted);
         self.doubt = Some(strays.saturating_sub(late));
@@ -209,13 +210,15 @@ impl World {
             // The sockets of every report are dead.
             sight.said.iter_mut().flatten().for_each(|said| said.dead = true);
         }
+        self.look_at_sums(database);
+        let (least, _) = self.sums(database);
+        let sight = &mut self.sights[database];
         while let Some(look) = sight.looks.pop_front() {
             if look.sent == observation.sent {
-                sight.pending = Some((now, look));
+                sight.pending = Some((now, look, least));
                 break;
             }
         }
-        self.look_at_sums(database);
     }
 
     fn look_at_sums(&mut self, database: usize) {
@@ -245,7 +248,7 @@ impl World {
 
     /// The core has ticked.
     pub(crate) fn ticked(&mut self, now: Time) {
-        let due = |sight: &Sight| sight.pending.is_some_and(|(answered, _)| now >= answered + REPORT_LAG);
+        let due = |sight: &Sight| sight.pending.is_some_and(|(answered, ..)| now >= answered + REPORT_LAG);
         if self.sights.iter().any(due) {
             self.the_expired_say_nothing(now);
             self.sights.iter_mut().filter(|sight| due(sight)).for_each(Sight::judge);
@@ -266,7 +269,7 @@ impl World {
     /// **Nothing is granted out of doubt.** What an observation saw that no session
     /// had, and that is not certain yet, is kept from grants, as far as anything was
     /// free, until the next observation is judged. But for connections that sessions
-    /// said to have, and had no more, in all the time around the observation.
+    /// said to have when its answer came, and had not when the database counted.
     pub(crate) fn nothing_out_of_doubt(&mut self, view: &DatabaseView) {
         let database = view.id.0 as usize;
         if !self.plan.databases[database].settings.watched {
