@@ -41,6 +41,25 @@ pub enum Invariant {
 }
 
 impl Invariant {
+    /// All of them.
+    pub const ALL: [Invariant; 15] = [
+        Invariant::CapHolds,
+        Invariant::NotTooFull,
+        Invariant::NothingOutOfDoubt,
+        Invariant::ConnectionsHaveTokens,
+        Invariant::DeadlineFirst,
+        Invariant::FenceKept,
+        Invariant::ReportsAreTrue,
+        Invariant::NobodyIsImmortal,
+        Invariant::OneHolder,
+        Invariant::StoreCovers,
+        Invariant::AnsweredOnce,
+        Invariant::Recovers,
+        Invariant::BooksAgree,
+        Invariant::Quiet,
+        Invariant::Assertion,
+    ];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
