@@ -115,6 +115,8 @@ pub struct DatabaseConfig {
     /// With [`LossPolicy::Fence`], how long after the TTL the last statement of
     /// a fenced node may still run.
     pub fence_grace: Duration,
+    /// Everything is granted, and what would have waited is counted.
+    pub shadow: bool,
     /// Classes of sessions, ordered by name. Sessions of any other are in the one
     /// that is named "default", which need not be among these.
     pub workloads: Vec<WorkloadConfig>,

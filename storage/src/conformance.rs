@@ -184,6 +184,7 @@ fn operator() -> Operator {
         Override { value: OverrideValue::Reserve(0), until_unix_ms: None },
         Override { value: OverrideValue::Admission("unfair".to_owned()), until_unix_ms },
         Override { value: OverrideValue::QuantumMs(u64::MAX), until_unix_ms: None },
+        Override { value: OverrideValue::Shadow(true), until_unix_ms },
     ];
     Operator { overrides, draining: true }
 }

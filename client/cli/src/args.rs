@@ -55,6 +55,7 @@ Examples:
   leasehold set orders --cap 50 --for 30m       lease at most 50 tokens for half an hour
   leasehold set orders --reserve 20             keep 20 connections back, until cleared
   leasehold set orders --admission unfair       let tokens stay where they are used
+  leasehold set orders --shadow off             from now on the cap holds
   leasehold set orders --clear cap,reserve      back to the configuration";
 
 const DRAIN_EXAMPLES: &str = "\
@@ -198,10 +199,10 @@ pub(crate) struct DatabaseArgument {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]\n\
-                      \u{20}                           [--for DURATION] [--clear SETTING]...",
-    group = ArgGroup::new("values").args(["cap", "reserve", "admission", "quantum"]).multiple(true),
+                      \u{20}                           [--shadow on|off] [--for DURATION] [--clear SETTING]...",
+    group = ArgGroup::new("values").args(["cap", "reserve", "admission", "quantum", "shadow"]).multiple(true),
     group = ArgGroup::new("changes")
-        .args(["cap", "reserve", "admission", "quantum", "clear"])
+        .args(["cap", "reserve", "admission", "quantum", "shadow", "clear"])
         .multiple(true)
         .required(true)
 )]
@@ -226,11 +227,15 @@ pub(crate) struct SetArguments {
     #[arg(long, value_name = "DURATION", value_parser = values::milliseconds)]
     pub(crate) quantum: Option<Milliseconds>,
 
+    /// Grant everything, whatever the cap, and count what would have waited: on or off
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
+    pub(crate) shadow: Option<Switch>,
+
     /// End the overrides of this call after DURATION, such as 90s, 30m or 2h
     #[arg(long = "for", value_name = "DURATION", value_parser = values::positive_milliseconds, requires = "values")]
     pub(crate) duration: Option<Milliseconds>,
 
-    /// First clear an override: cap, reserve, admission or quantum; may be repeated or a list
+    /// First clear an override: cap, reserve, admission, quantum or shadow; may be repeated or a list
     #[arg(long, value_name = "SETTING", value_enum, hide_possible_values = true, value_delimiter = ',')]
     pub(crate) clear: Vec<Setting>,
 }
@@ -257,6 +262,15 @@ impl Admission {
     }
 }
 
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// True.
+    On,
+    /// False.
+    Off,
+}
+
 /// A setting that can be overridden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Setting {
@@ -268,6 +282,8 @@ pub(crate) enum Setting {
     Admission,
     /// How far a younger waiter may pass.
     Quantum,
+    /// Whether everything is granted.
+    Shadow,
 }
 
 impl Setting {
@@ -278,6 +294,7 @@ impl Setting {
             Setting::Reserve => "reserve",
             Setting::Admission => "admission",
             Setting::Quantum => "quantum",
+            Setting::Shadow => "shadow",
         }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Database {
     pub(crate) recalls: u64,
     pub(crate) expired: u64,
     pub(crate) repeated_releases: u64,
+    /// Everything is granted, whatever the cap.
+    pub(crate) shadow: bool,
     /// The default first.
     pub(crate) workloads: Vec<Workload>,
 }
@@ -80,6 +82,10 @@ pub(crate) struct Workload {
     pub(crate) waiting: u32,
     pub(crate) sessions: u32,
     pub(crate) refused: u64,
+    /// What would happen without shadow mode.
+    pub(crate) shadow_waiting: u32,
+    pub(crate) shadow_queued: u64,
+    pub(crate) shadow_refused: u64,
 }
 
 /// A setting that is not as configured.
@@ -166,6 +172,7 @@ impl From<v1::Database> for Database {
             recalls: database.recalls,
             expired: database.expired,
             repeated_releases: database.repeated_releases,
+            shadow: database.shadow,
             workloads: database.workloads.into_iter().map(Workload::from).collect(),
         }
     }
@@ -203,6 +210,9 @@ impl From<v1::Workload> for Workload {
             waiting: workload.waiting,
             sessions: workload.sessions,
             refused: workload.refused,
+            shadow_waiting: workload.shadow_waiting,
+            shadow_queued: workload.shadow_queued,
+            shadow_refused: workload.shadow_refused,
         }
     }
 }

@@ -152,6 +152,7 @@ fn settings(
         on_loss,
         fence_grace: grace(ttl),
         draining: false,
+        shadow: false,
         workloads: Workloads::default(),
     }
 }

@@ -1063,6 +1063,9 @@ pub struct Database {
     /// Classes of sessions, "default" first.
     #[prost(message, repeated, tag = "25")]
     pub workloads: ::prost::alloc::vec::Vec<Workload>,
+    /// Everything is granted, whatever the cap, and what would have waited is counted.
+    #[prost(bool, tag = "26")]
+    pub shadow: bool,
 }
 /// A class of sessions, and what it may have of a database. Counts are tokens.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1111,6 +1114,17 @@ pub struct Workload {
     /// Calls refused since the start because as many waited as may.
     #[prost(uint64, tag = "14")]
     pub refused: u64,
+    /// Tasks that would be waiting now, were it not for shadow mode. 0 without it.
+    #[prost(uint32, tag = "15")]
+    pub shadow_waiting: u32,
+    /// Tokens that shadow mode granted since the start and that would have been waited
+    /// for.
+    #[prost(uint64, tag = "16")]
+    pub shadow_queued: u64,
+    /// Calls that shadow mode let through since the start and that would have been
+    /// refused.
+    #[prost(uint64, tag = "17")]
+    pub shadow_refused: u64,
 }
 /// The state of a database's probe.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1304,6 +1318,28 @@ pub struct Explanation {
     /// Those who hold most of the database, the greatest first.
     #[prost(message, repeated, tag = "18")]
     pub holders: ::prost::alloc::vec::Vec<Holder>,
+    /// What shadow mode has granted it that it would have waited for. Unset: nothing.
+    #[prost(message, optional, tag = "19")]
+    pub shadowed: ::core::option::Option<Shadowed>,
+}
+/// What a session would have waited for, since it attached.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Shadowed {
+    /// Tokens.
+    #[prost(uint64, tag = "1")]
+    pub tokens: u64,
+    /// What it would have waited for, the last time, in a word.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// The same for people, in a sentence.
+    #[prost(string, tag = "3")]
+    pub waits_for: ::prost::alloc::string::String,
+    /// Number of the rule of admission behind that. 0: it is none of those.
+    #[prost(uint32, tag = "4")]
+    pub rule: u32,
+    /// Time since then, in milliseconds.
+    #[prost(uint64, tag = "5")]
+    pub ago_ms: u64,
 }
 /// A busy token that a session was asked for on behalf of another one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1358,9 +1394,12 @@ pub struct SetOverrideRequest {
     /// How long it lasts, in milliseconds. Unset: until cleared.
     #[prost(uint64, optional, tag = "6")]
     pub duration_ms: ::core::option::Option<u64>,
-    /// First clears these overrides: "cap", "reserve", "admission", "quantum".
+    /// First clears these overrides: "cap", "reserve", "admission", "quantum", "shadow".
     #[prost(string, repeated, tag = "7")]
     pub clear: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Shadow mode.
+    #[prost(bool, optional, tag = "8")]
+    pub shadow: ::core::option::Option<bool>,
 }
 /// The database with its overrides.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -58,6 +58,7 @@ impl Fleet {
             on_loss: LossPolicy::Fence,
             fence_grace: Duration::from_secs(5),
             draining: false,
+            shadow: false,
             workloads,
         };
         let core = Core::new(Time::ZERO, vec![settings], &State::default());

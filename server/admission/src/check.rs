@@ -226,7 +226,9 @@ impl Part<'_> {
 
     fn orders_are_complete(&self) {
         let (orders, places) = (&self.workload.orders, &self.places);
-        let sum = |count: fn(&Places) -> u32| places.iter().map(|(_, places)| u64::from(count(places))).sum();
+        let sum = |count: fn(&Places) -> u32| {
+            places.iter().map(|(_, places)| u64::from(count(places))).sum::<u64>()
+        };
         assert_eq!(orders.missing, sum(|places| places.missing), "missing tokens");
         assert_eq!(orders.coming, sum(|places| places.coming), "coming tokens");
         assert_eq!(orders.fixed, sum(|places| places.fixed), "fixed tokens");

@@ -340,11 +340,15 @@ impl Database {
         self.settle_moves(now);
         if self.settings.draining {
             self.drain();
-        } else {
+        } else if !self.settings.shadow {
             self.shed();
         }
         self.aim(now);
-        if self.grants_allowed() && !store_failed {
+        if self.settings.shadow {
+            if !self.settings.draining && !store_failed {
+                self.grant_in_shadow(now);
+            }
+        } else if self.grants_allowed() && !store_failed {
             self.grant(now);
             self.recall(now);
         }

@@ -114,6 +114,8 @@ pub enum OverrideValue {
     Admission(String),
     /// The quantum, in milliseconds.
     QuantumMs(u64),
+    /// Shadow mode.
+    Shadow(bool),
 }
 
 /// One entry of the audit log.

@@ -9,12 +9,12 @@ use crate::{
     calls::{Call, as_receiver},
     core::Core,
     database::Database,
-    grant::{age_of_call, free_for},
-    lease::{Lease, Standing},
+    grant::age_of_call,
+    lease::Lease,
     orders::{Lack, NOBODY, Places},
     queue::{EffectiveAge, effective_age},
     reason::{Reason, Rule},
-    recall::{may_receive, needed_lag},
+    shadow::Shadowed,
     targets::TOKEN,
     workload::Workload,
 };
@@ -48,6 +48,8 @@ pub struct Explanation {
     pub place: Option<u32>,
     /// Busy tokens that are asked for on its behalf, the oldest first.
     pub moves: Vec<Promise>,
+    /// What shadow mode has granted it, that it would have waited for.
+    pub shadowed: Option<ShadowedView>,
     /// Those that hold most of the database, the greatest first.
     pub holders: Vec<Holder>,
 }
@@ -70,6 +72,17 @@ pub struct Facts {
     pub in_line: u32,
     /// What it waits for.
     pub reason: Reason,
+}
+
+/// What somebody would have waited for, since it attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShadowedView {
+    /// Tokens.
+    pub tokens: u64,
+    /// What it would have waited for, the last time.
+    pub reason: Reason,
+    /// Time since then.
+    pub ago: Duration,
 }
 
 /// A busy token that another session was asked for.
@@ -98,7 +111,7 @@ pub struct Holder {
 
 /// Somebody who may need something: a lease or a call.
 #[derive(Clone, Copy)]
-enum Asking<'a> {
+pub(crate) enum Asking<'a> {
     Lease(&'a Lease),
     Call(&'a Call),
 }
@@ -183,6 +196,11 @@ impl Core {
                     asked: now.since(step.since),
                 })
                 .collect(),
+            shadowed: asking.shadowed().map(|shadowed| ShadowedView {
+                tokens: shadowed.tokens,
+                reason: shadowed.reason,
+                ago: now.since(shadowed.at),
+            }),
             holders: holders.into_iter().map(holder).collect(),
         }
     }
@@ -224,109 +242,10 @@ impl Database {
             .filter(|(other, asking)| asking.effective_age(*other, now).is_some_and(|age| age > own));
         Some(1 + before.count() as u32)
     }
-
-    /// What keeps somebody from what it needs: the first that does, in the order in
-    /// which admission looks.
-    fn reason(&self, session: SessionId, asking: Asking<'_>, store_fails: bool, now: Time) -> Reason {
-        if let Asking::Lease(lease) = asking
-            && lease.need() == 0
-        {
-            return reason_without_need(lease);
-        }
-        self.no_grants(store_fails)
-            .or_else(|| self.nothing_free(asking, now))
-            .unwrap_or_else(|| self.no_recall(session, asking, now))
-    }
-
-    /// Why nobody is granted anything.
-    fn no_grants(&self, store_fails: bool) -> Option<Reason> {
-        match () {
-            () if self.settings.draining => Some(Reason::Draining),
-            () if store_fails => Some(Reason::StoreFails),
-            () if !self.watch.may_grant() => Some(Reason::NotObserved),
-            () if !self.grants_allowed() => Some(Reason::RecordsLost),
-            () => None,
-        }
-    }
-
-    /// Why it is not granted what is free; none: nothing is.
-    fn nothing_free(&self, asking: Asking<'_>, now: Time) -> Option<Reason> {
-        let workload = asking.workload(self);
-        if workload.below_limit() < u64::from(asking.least()) {
-            return Some(Reason::Limit(workload.settings.limit.unwrap_or(u32::MAX)));
-        }
-        let (unheld, reserved) = (u64::from(self.unheld()), self.reserved());
-        let free = free_for(workload, unheld, reserved);
-        match free {
-            0 if unheld > 0 => Some(Reason::Floors),
-            0 => None,
-            _ if free_for(workload, u64::from(self.room()), reserved) == 0 => Some(Reason::Doubt),
-            _ if !self.may_connect() => Some(Reason::Pacing),
-            _ if self.next(now).is_none() && free < u64::from(asking.least()) => None,
-            _ => Some(Reason::Turn),
-        }
-    }
-
-    /// Why nothing, or no more, is asked for on its behalf.
-    fn no_recall(&self, session: SessionId, asking: Asking<'_>, now: Time) -> Reason {
-        let workload = asking.workload(self);
-        let Some(lack) = asking.lack(session) else {
-            let step = self.moves.iter().find(|step| step.receiver == session);
-            return step.map_or(Reason::Turn, |step| Reason::Promised(step.rule));
-        };
-        let coming: u64 = self.workloads.iter().map(|workload| workload.orders.coming).sum();
-        match self.quantum() {
-            _ if coming > 0 => Reason::Idle,
-            _ if self.most_idle_for(workload.id, true).is_some() => Reason::Grace,
-            _ if !self.budget_left() => Reason::Budget,
-            None => Reason::Unfair,
-            Some(quantum) => self.no_busy_recall(workload, asking.since(), &lack, quantum, now),
-        }
-    }
-
-    fn no_busy_recall(
-        &self,
-        workload: &Workload,
-        since: Option<Time>,
-        lack: &Lack,
-        quantum: Duration,
-        now: Time,
-    ) -> Reason {
-        let Some((donor, _, _)) = workload.orders.donors.first(|_| true) else { return Reason::NoDonor };
-        let age = |since: Time| now.since(since);
-        let lag = since.map_or(Duration::ZERO, age).saturating_sub(age(donor.0));
-        let lags = |rule| needed_lag(rule, quantum).is_none_or(|needed| lag > needed);
-        if may_receive(Rule::Share, &self.shares(workload), lack) {
-            return if lags(Rule::Share) { Reason::Turn } else { Reason::Lag };
-        }
-        match () {
-            () if !lags(Rule::Escape) => Reason::Share,
-            () if lack.promised > 0 => Reason::OneAtATime,
-            () => Reason::Turn,
-        }
-    }
-}
-
-/// Nothing more is to be had for its tasks: they have enough, or it is on its way,
-/// or their own pool may not grow.
-fn reason_without_need(lease: &Lease) -> Reason {
-    let demand = &lease.demand;
-    match lease.standing {
-        Standing::Quarantined { .. } => Reason::Expired,
-        Standing::Unattached => Reason::NoStream,
-        Standing::Attached(_) if !lease.is_welcomed() => Reason::NoStream,
-        Standing::Unary { .. } | Standing::Attached(_) if demand.waiting == 0 => Reason::Content,
-        Standing::Unary { .. } | Standing::Attached(_)
-            if demand.wanted <= lease.tokens && lease.granting() == 0 && demand.idle == 0 =>
-        {
-            Reason::OwnPool
-        }
-        Standing::Unary { .. } | Standing::Attached(_) => Reason::Granted,
-    }
 }
 
 impl<'a> Asking<'a> {
-    fn workload(self, database: &'a Database) -> &'a Workload {
+    pub(crate) fn workload(self, database: &'a Database) -> &'a Workload {
         let id = match self {
             Asking::Lease(lease) => lease.workload,
             Asking::Call(call) => database.workload_named(&call.workload),
@@ -334,14 +253,14 @@ impl<'a> Asking<'a> {
         &database.workloads[id.index()]
     }
 
-    fn since(self) -> Option<Time> {
+    pub(crate) fn since(self) -> Option<Time> {
         match self {
             Asking::Lease(lease) => lease.oldest_since,
             Asking::Call(call) => Some(call.since),
         }
     }
 
-    fn need(self) -> u32 {
+    pub(crate) fn need(self) -> u32 {
         match self {
             Asking::Lease(lease) => lease.need(),
             Asking::Call(call) => call.tokens,
@@ -349,22 +268,29 @@ impl<'a> Asking<'a> {
     }
 
     /// With how many tokens something is done for it.
-    fn least(self) -> u32 {
+    pub(crate) fn least(self) -> u32 {
         match self {
             Asking::Lease(_) => 1,
             Asking::Call(call) => call.tokens,
         }
     }
 
-    fn promised(self) -> u32 {
+    pub(crate) fn promised(self) -> u32 {
         match self {
             Asking::Lease(lease) => lease.promised,
             Asking::Call(call) => call.promised,
         }
     }
 
+    fn shadowed(self) -> Option<Shadowed> {
+        match self {
+            Asking::Lease(lease) => lease.shadowed,
+            Asking::Call(_) => None,
+        }
+    }
+
     /// What it lacks beyond what is promised.
-    fn lack(self, session: SessionId) -> Option<Lack> {
+    pub(crate) fn lack(self, session: SessionId) -> Option<Lack> {
         match self {
             Asking::Lease(lease) => Places::of(session, lease).receiver.map(|(_, lack)| lack),
             Asking::Call(call) => as_receiver((session, call)).map(|(_, lack)| lack),

@@ -8,7 +8,7 @@ use crate::{
     database::{CONNECTS_IN_FLIGHT, Database},
     lease::Lease,
     queue::{EffectiveAge, Part, Turn, effective_age},
-    workload::Workload,
+    workload::{Workload, WorkloadId},
 };
 
 /// Who is next.
@@ -125,12 +125,17 @@ impl Database {
         let at =
             workloads.find(|workload| workload.calls.get(request).is_some_and(|call| fits(workload, call)));
         let Some(at) = at.map(|workload| workload.id) else { return false };
-        let Some(call) = self.take_call(request) else { return false };
-        let lease = Lease::unary(&call, self.settings.on_loss, now).of(at);
-        self.granted.push((request, call));
-        self.insert(request, lease);
+        self.lease_call(request, at, now);
         assert!(self.totals.held <= u64::from(self.cap), "over-admitted by a unary lease");
         true
+    }
+
+    /// Turns a call into a lease of all its tokens.
+    pub(crate) fn lease_call(&mut self, request: SessionId, workload: WorkloadId, now: Time) {
+        let Some(call) = self.take_call(request) else { return };
+        let lease = Lease::unary(&call, self.settings.on_loss, now).of(workload);
+        self.granted.push((request, call));
+        self.insert(request, lease);
     }
 }
 

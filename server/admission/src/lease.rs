@@ -6,8 +6,8 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::{mem::replace, time::Duration};
 
 use crate::{
-    Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shares::Weight,
-    workload::WorkloadId,
+    Allotment, Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shadow::Shadowed,
+    shares::Weight, workload::WorkloadId,
 };
 
 /// Observations of the database that end a quarantine (rule 16).
@@ -94,6 +94,8 @@ pub(crate) struct Lease {
     pub(crate) on_loss: LossPolicy,
     /// Where it counts.
     pub(crate) workload: WorkloadId,
+    /// What shadow mode has granted it, that it would have waited for.
+    pub(crate) shadowed: Option<Shadowed>,
     /// The idle level last rose then.
     pub(crate) idle_rose: Time,
     /// Tokens of others that were asked for on its behalf and count as promised.
@@ -155,6 +157,7 @@ impl Lease {
             ceiling: held,
             on_loss,
             workload: WorkloadId::default(),
+            shadowed: None,
             idle_rose: Time::ZERO,
             promised: 0,
             asked: 0,
@@ -457,8 +460,13 @@ impl Lease {
 
     /// Raises the target by one.
     pub(crate) fn grant(&mut self) {
+        self.grant_all(1);
+    }
+
+    /// Raises the target by so many.
+    pub(crate) fn grant_all(&mut self, tokens: u32) {
         self.remember();
-        self.tokens += 1;
+        self.tokens = self.tokens.saturating_add(tokens);
         if self.tokens >= self.demand.holding {
             self.recall = Recall::None;
         }

@@ -51,6 +51,8 @@ pub struct DatabaseSettings {
     pub fence_grace: Duration,
     /// No new grants.
     pub draining: bool,
+    /// Everything is granted, and what would have waited is counted.
+    pub shadow: bool,
     /// How its tokens are divided among classes of sessions.
     pub workloads: Workloads,
 }

@@ -295,22 +295,21 @@ impl Core {
 }
 
 impl Database {
-    /// Whether a new call may wait for so many tokens.
+    /// Whether a new call may wait for so many tokens. In shadow mode it may whatever
+    /// the rules say.
     fn let_wait(&mut self, workload: &str, tokens: u32) -> Result<(), UnaryReply> {
+        let id = self.workload_named(workload);
+        let refusal = self.refusal(&self.workloads[id.index()], tokens);
+        let workload = &mut self.workloads[id.index()];
+        match refusal {
+            Some(_) if self.settings.shadow => workload.shadow.refused += 1,
+            Some(refusal) => {
+                workload.refused += u64::from(matches!(refusal, UnaryReply::TooManyWait { .. }));
+                return Err(refusal);
+            }
+            None => {}
+        }
         let calls: usize = self.workloads.iter().map(|workload| workload.calls.len()).sum();
-        let workload = self.workload_named(workload);
-        let workload = &mut self.workloads[workload.index()];
-        let (limit, max_waiting) = (workload.settings.limit, workload.settings.max_waiting);
-        if tokens > self.cap {
-            return Err(UnaryReply::TooMany { cap: self.cap });
-        }
-        if let Some(limit) = limit.filter(|limit| tokens > *limit) {
-            return Err(UnaryReply::AboveLimit { workload: workload.name().clone(), limit });
-        }
-        if let Some(max_waiting) = max_waiting.filter(|most| workload.waiting() >= u64::from(*most)) {
-            workload.refused += 1;
-            return Err(UnaryReply::TooManyWait { workload: workload.name().clone(), max_waiting });
-        }
         if calls >= WAITING_CALLS as usize {
             return Err(UnaryReply::QueueFull { bound: WAITING_CALLS });
         }

@@ -50,6 +50,8 @@ pub struct DatabaseView {
     pub admission: Admission,
     /// No new grants.
     pub draining: bool,
+    /// Everything is granted, and what would have waited is counted.
+    pub shadow: bool,
     /// The configured or overridden upper bound of the cap.
     pub cap_limit: Option<u32>,
     /// Time to live.
@@ -94,6 +96,19 @@ pub struct WorkloadView {
     /// Live sessions.
     pub sessions: u32,
     /// Unary calls that were refused since the start because too many waited.
+    pub refused: u64,
+    /// What would happen without shadow mode. Counts nothing while that is off.
+    pub shadow: ShadowView,
+}
+
+/// What shadow mode has kept from happening in a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShadowView {
+    /// Tasks that would be waiting now.
+    pub waiting: u32,
+    /// Tokens granted since the start that would have been waited for.
+    pub queued: u64,
+    /// Calls let through since the start that would have been refused.
     pub refused: u64,
 }
 
@@ -231,6 +246,7 @@ impl Database {
             sessions: count(self.totals.live),
             admission: self.settings.admission,
             draining: self.settings.draining,
+            shadow: self.settings.shadow,
             cap_limit: self.settings.cap,
             ttl: self.settings.ttl,
             on_loss: self.settings.on_loss,
@@ -255,6 +271,11 @@ impl Database {
             waiting: count(workload.waiting()),
             sessions: count(workload.totals.live),
             refused: workload.refused,
+            shadow: ShadowView {
+                waiting: if self.settings.shadow { count(self.would_wait(workload)) } else { 0 },
+                queued: workload.shadow.queued,
+                refused: workload.shadow.refused,
+            },
         }
     }
 }

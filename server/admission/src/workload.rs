@@ -9,6 +9,7 @@ use crate::{
     calls::{Call, Calls},
     database::Totals,
     orders::Orders,
+    shadow::Shadow,
     targets::{Claim, TOKEN},
 };
 
@@ -42,6 +43,8 @@ pub(crate) struct Workload {
     recent: Recent,
     /// Calls that were refused since it has too many waiters.
     pub(crate) refused: u64,
+    /// What would have happened without shadow mode.
+    pub(crate) shadow: Shadow,
     /// What it is to have, in parts of a token, as of the last look.
     pub(crate) target: u64,
     /// Tokens that it still misses in the decision under way.
@@ -60,6 +63,7 @@ impl Workload {
             kept_for: None,
             recent: Recent::default(),
             refused: 0,
+            shadow: Shadow::default(),
             target: 0,
             missing: 0,
         }
@@ -71,7 +75,9 @@ impl Workload {
         let workload = |(index, settings): (usize, &WorkloadSettings)| {
             let new = Workload::new(WorkloadId(index as u16), settings.clone());
             match before.iter().find(|workload| workload.settings.name == settings.name) {
-                Some(known) => Workload { recent: known.recent, refused: known.refused, ..new },
+                Some(known) => {
+                    Workload { recent: known.recent, refused: known.refused, shadow: known.shadow, ..new }
+                }
                 None => new,
             }
         };

@@ -35,6 +35,7 @@ enum Step {
     StoreWorks,
     Pass(u64),
     Cap(u32),
+    Shadow(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -104,6 +105,11 @@ fn take(world: &mut World, step: Step) {
         Step::Pass(millis) => world.pass(Duration::from_millis(millis)),
         Step::Cap(cap) => {
             let settings = DatabaseSettings { cap: Some(cap), ..world.settings[0].clone() };
+            world.apply(Event::Configure { database: support::DB, settings });
+        }
+        Step::Shadow(shadow) => {
+            world.settings[0].shadow = shadow;
+            let settings = world.settings[0].clone();
             world.apply(Event::Configure { database: support::DB, settings });
         }
     }
@@ -203,6 +209,28 @@ fn limits_hold(world: &World) {
     }
 }
 
+/// Whatever shadow mode has granted, when it is off nothing is granted beyond the
+/// cap, and nobody ever holds what is not counted.
+fn shadows_leave_no_mark(steps: &[Step]) {
+    let mut world = World::new(settings(CAP));
+    let mut held_before = 0;
+    for step in steps {
+        take(&mut world, *step);
+        let held = world.core.databases(world.now)[0].held;
+        assert!(world.truly_held() <= held, "nodes hold {}, {held} are counted", world.truly_held());
+        // A restart counts what is durable, which a crash may have left above what
+        // was held.
+        let rose = held > held_before && !matches!(step, Step::Restart);
+        assert!(
+            world.settings[0].shadow || !rose || held <= CAP,
+            "{held} held of {CAP}, {held_before} before"
+        );
+        held_before = held;
+    }
+    world.settings[0].shadow = false;
+    everything_becomes_usable(&mut world);
+}
+
 /// What others hold leaves a kept floor free, once they have given up what they
 /// were asked for.
 fn floors_are_held_free(world: &World) {
@@ -230,6 +258,16 @@ proptest! {
     #[test]
     fn the_cap_holds_under_unfair(steps in prop::collection::vec(step(), 1..120)) {
         history(Admission::Unfair, &[], &steps);
+    }
+
+    #[test]
+    fn the_cap_holds_when_shadow_mode_is_off(
+        steps in prop::collection::vec(
+            prop_oneof![12 => step(), 1 => any::<bool>().prop_map(Step::Shadow)],
+            1..120,
+        ),
+    ) {
+        shadows_leave_no_mark(&steps);
     }
 
     #[test]

@@ -63,6 +63,7 @@ enum Mode {
     Strict,
     Unfair,
     Draining,
+    Shadow,
 }
 
 /// Levels as a node may report them, of which the driver lets through those that
@@ -120,6 +121,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Mode::Strict),
         2 => Just(Mode::Unfair),
         1 => Just(Mode::Draining),
+        1 => Just(Mode::Shadow),
     ];
     prop_oneof![
         3 => (0..NODES).prop_map(Step::Hello),
@@ -213,12 +215,12 @@ impl Mode {
     fn settings(self, cap: u32) -> DatabaseSettings {
         let fair = |millis| Admission::Fair { quantum: Duration::from_millis(millis) };
         let admission = match self {
-            Mode::Fair | Mode::Draining => fair(50),
+            Mode::Fair | Mode::Draining | Mode::Shadow => fair(50),
             Mode::Strict => fair(0),
             Mode::Unfair => Admission::Unfair,
         };
-        let draining = matches!(self, Mode::Draining);
-        DatabaseSettings { admission, draining, on_loss: LossPolicy::Fence, ..settings(cap) }
+        let (draining, shadow) = (matches!(self, Mode::Draining), matches!(self, Mode::Shadow));
+        DatabaseSettings { admission, draining, shadow, on_loss: LossPolicy::Fence, ..settings(cap) }
     }
 }
 

@@ -149,6 +149,7 @@ fn database_section(
     let on_loss = on_loss.unwrap_or(if fields.url.is_some() { LossPolicy::Keep } else { LossPolicy::Fence });
     let ttl = section.get("ttl").and_then(|field| field.duration(&limits::TTL, faults));
     let fence_grace = fence_grace(&mut section, on_loss, faults);
+    let shadow = section.get("shadow").and_then(|field| field.truth(faults)).unwrap_or(false);
     let title = format!("[databases.{name}.workloads]");
     let workloads = section.get("workloads").and_then(|field| field.section(&title, faults));
     section.refuse_others(faults);
@@ -167,6 +168,7 @@ fn database_section(
         ttl: ttl.unwrap_or(default_ttl),
         on_loss,
         fence_grace,
+        shadow,
         workloads,
     })
 }

@@ -48,7 +48,8 @@ fn describe(database: &DatabaseConfig) -> String {
         ),
     };
     let workloads = workloads(&database.workloads);
-    format!("{}; {admission}; {loss}{workloads}", source(&database.source))
+    let shadow = if database.shadow { "; shadow mode: everything is granted" } else { "" };
+    format!("{}; {admission}; {loss}{workloads}{shadow}", source(&database.source))
 }
 
 fn workloads(workloads: &[WorkloadConfig]) -> String {

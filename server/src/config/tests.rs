@@ -137,7 +137,7 @@ fn unknown_keys_are_refused_with_the_nearest_right_one() {
     a.toml:3:1: unknown key `listen_on` in [server]; known are `listen`, `http`, `data`
     a.toml:4:1: unknown key `htpp` in [server]; did you mean `http`?
     a.toml:7:1: unknown key `TTL` in [databases.a]; did you mean `ttl`?
-    a.toml:8:1: unknown key `password` in [databases.a]; known are `url`, `accounts`, `reserve`, `cap`, `admission`, `quantum`, `on_loss`, `ttl`, `fence_grace`, `workloads`
+    a.toml:8:1: unknown key `password` in [databases.a]; known are `url`, `accounts`, `reserve`, `cap`, `admission`, `quantum`, `on_loss`, `ttl`, `fence_grace`, `shadow`, `workloads`
     "
     );
 }

@@ -21,6 +21,8 @@ pub enum Setting {
     Admission,
     /// The quantum.
     Quantum,
+    /// Shadow mode.
+    Shadow,
 }
 
 impl fmt::Display for Setting {
@@ -30,6 +32,7 @@ impl fmt::Display for Setting {
             Setting::Reserve => "reserve",
             Setting::Admission => "admission",
             Setting::Quantum => "quantum",
+            Setting::Shadow => "shadow",
         })
     }
 }
@@ -47,6 +50,8 @@ pub struct OverrideRequest {
     pub admission: Option<config::Admission>,
     /// The quantum; zero is strict order.
     pub quantum: Option<Duration>,
+    /// Shadow mode.
+    pub shadow: Option<bool>,
     /// How long it lasts. None: until it is cleared.
     pub duration: Option<Duration>,
 }
@@ -100,6 +105,7 @@ impl Layers {
             request.reserve.map(OverrideValue::Reserve),
             request.admission.map(|admission| OverrideValue::Admission(admission.to_string())),
             request.quantum.map(|quantum| OverrideValue::QuantumMs(millis(quantum))),
+            request.shadow.map(OverrideValue::Shadow),
         ];
         for value in values.into_iter().flatten() {
             self.operator.overrides.retain(|kept| discriminant(&kept.value) != discriminant(&value));
@@ -139,6 +145,7 @@ impl Layers {
         };
         let mut admission = self.configured.admission;
         let mut quantum = self.configured.quantum;
+        let mut shadow = self.configured.shadow;
         for kept in &self.operator.overrides {
             match &kept.value {
                 OverrideValue::Cap(value) => cap = Some(*value),
@@ -146,6 +153,7 @@ impl Layers {
                 // A name that this version does not know changes nothing.
                 OverrideValue::Admission(name) => admission = admission_named(name).unwrap_or(admission),
                 OverrideValue::QuantumMs(value) => quantum = Duration::from_millis(*value),
+                OverrideValue::Shadow(value) => shadow = *value,
             }
         }
         DatabaseSettings {
@@ -165,6 +173,7 @@ impl Layers {
             },
             fence_grace: self.configured.fence_grace,
             draining: self.operator.draining,
+            shadow,
             workloads: Workloads::new(self.configured.workloads.iter().map(workload).collect()),
         }
     }
@@ -195,6 +204,7 @@ fn setting(value: &OverrideValue) -> Setting {
         OverrideValue::Reserve(_) => Setting::Reserve,
         OverrideValue::Admission(_) => Setting::Admission,
         OverrideValue::QuantumMs(_) => Setting::Quantum,
+        OverrideValue::Shadow(_) => Setting::Shadow,
     }
 }
 
@@ -216,6 +226,7 @@ mod tests {
             ttl: Duration::from_secs(10),
             on_loss: config::LossPolicy::Fence,
             fence_grace: Duration::from_secs(30),
+            shadow: false,
             workloads: Vec::new(),
         };
         Layers::new(configured, Operator::default())
@@ -228,9 +239,11 @@ mod tests {
             cap: Some(7),
             admission: Some(config::Admission::Unfair),
             quantum: Some(Duration::from_millis(20)),
+            shadow: Some(true),
             ..OverrideRequest::default()
         };
         layers.set(&request, 0).expect("the request is taken");
+        assert!(layers.settings().shadow);
         assert_eq!(layers.settings().cap, Some(7));
         assert_eq!(layers.settings().admission, Admission::Unfair);
 
@@ -238,9 +251,9 @@ mod tests {
         let fair = OverrideRequest { admission: Some(config::Admission::Fair), ..OverrideRequest::default() };
         layers.set(&fair, 0).expect("the request is taken");
         assert_eq!(layers.settings().admission, Admission::Fair { quantum: Duration::from_millis(20) });
-        assert_eq!(layers.operator().overrides.len(), 3);
+        assert_eq!(layers.operator().overrides.len(), 4);
 
-        let clear = [Setting::Cap, Setting::Admission, Setting::Quantum].to_vec();
+        let clear = [Setting::Cap, Setting::Admission, Setting::Quantum, Setting::Shadow].to_vec();
         layers
             .set(&OverrideRequest { clear, ..OverrideRequest::default() }, 0)
             .expect("the request is taken");

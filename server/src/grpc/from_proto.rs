@@ -178,12 +178,14 @@ pub(super) fn override_request(request: &v1::SetOverrideRequest) -> Result<Overr
         reserve: request.reserve,
         admission,
         quantum: request.quantum_ms.map(Duration::from_millis),
+        shadow: request.shadow,
         duration: request.duration_ms.map(Duration::from_millis),
     };
     let sets = parsed.cap.is_some()
         || parsed.reserve.is_some()
         || parsed.admission.is_some()
-        || parsed.quantum.is_some();
+        || parsed.quantum.is_some()
+        || parsed.shadow.is_some();
     match (sets, parsed.clear.is_empty()) {
         (false, true) => Err(invalid("cap", "and all other settings are unset: there is nothing to change")),
         (false, false) if parsed.duration.is_some() => {

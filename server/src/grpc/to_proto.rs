@@ -282,6 +282,7 @@ pub(super) fn database(status: DatabaseStatus) -> v1::Database {
         expired: view.expired,
         repeated_releases: view.repeated_releases,
         workloads: view.workloads.into_iter().map(workload).collect(),
+        shadow: view.shadow,
     }
 }
 
@@ -302,6 +303,9 @@ fn workload(view: WorkloadView) -> v1::Workload {
         waiting: view.waiting,
         sessions: view.sessions,
         refused: view.refused,
+        shadow_waiting: view.shadow.waiting,
+        shadow_queued: view.shadow.queued,
+        shadow_refused: view.shadow.refused,
     }
 }
 
@@ -336,6 +340,7 @@ fn override_in_force(status: OverrideStatus) -> v1::Override {
         OverrideValue::Reserve(reserve) => ("reserve", reserve.to_string()),
         OverrideValue::Admission(admission) => ("admission", admission),
         OverrideValue::QuantumMs(quantum) => ("quantum", format!("{quantum}ms")),
+        OverrideValue::Shadow(shadow) => ("shadow", if shadow { "on" } else { "off" }.to_owned()),
     };
     v1::Override { setting: setting.to_owned(), value, remaining_ms: status.remaining.map(millis) }
 }

@@ -34,6 +34,13 @@ fn explanation(one: &Explanation, handle: &DriverHandle) -> v1::Explanation {
         rule: reason.rule().unwrap_or(0),
         giving,
         promises: one.moves.iter().map(promise).collect(),
+        shadowed: one.shadowed.map(|shadowed| v1::Shadowed {
+            tokens: shadowed.tokens,
+            reason: shadowed.reason.word().to_owned(),
+            waits_for: sentence(shadowed.reason, &one.workload, &[]),
+            rule: shadowed.reason.rule().unwrap_or(0),
+            ago_ms: millis(shadowed.ago),
+        }),
         holders: one.holders.iter().map(|one| holder(one, handle)).collect(),
     }
 }

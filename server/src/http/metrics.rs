@@ -51,7 +51,7 @@ const SERVER: [Metric<StatusReply>; 3] = [
     }),
 ];
 
-const DATABASE: [Metric<Database>; 19] = [
+const DATABASE: [Metric<Database>; 20] = [
     gauge("leasehold_cap", "Most tokens leasable now.", |d| Some(d.cap.into())),
     gauge("leasehold_cap_limit", "Configured or overridden upper bound of the cap, in tokens.", |d| {
         d.cap_limit.map(f64::from)
@@ -76,6 +76,7 @@ const DATABASE: [Metric<Database>; 19] = [
     }),
     gauge("leasehold_waiting", "Tasks waiting in all nodes.", |d| Some(d.waiting.into())),
     gauge("leasehold_sessions", "Live sessions that use the database.", |d| Some(d.sessions.into())),
+    gauge("leasehold_shadow", "1 while everything is granted, whatever the cap.", |d| Some(flag(d.shadow))),
     gauge("leasehold_draining", "1 while nothing is granted because an operator drains the database.", |d| {
         Some(flag(d.draining))
     }),
@@ -97,7 +98,7 @@ const DATABASE: [Metric<Database>; 19] = [
     ),
 ];
 
-const WORKLOAD: [Metric<Workload>; 8] = [
+const WORKLOAD: [Metric<Workload>; 11] = [
     gauge("leasehold_workload_held", "Tokens that count against the workload's limit.", |w| {
         Some(w.held.into())
     }),
@@ -115,6 +116,21 @@ const WORKLOAD: [Metric<Workload>; 8] = [
         "leasehold_workload_refused_total",
         "Calls refused since the start because as many waited as may.",
         |w| Some(w.refused as f64),
+    ),
+    gauge(
+        "leasehold_workload_shadow_waiting",
+        "Tasks that would be waiting, were it not for shadow mode.",
+        |w| Some(w.shadow_waiting.into()),
+    ),
+    counter(
+        "leasehold_workload_shadow_queued_total",
+        "Tokens granted by shadow mode since the start that would have been waited for.",
+        |w| Some(w.shadow_queued as f64),
+    ),
+    counter(
+        "leasehold_workload_shadow_refused_total",
+        "Calls let through by shadow mode since the start that would have been refused.",
+        |w| Some(w.shadow_refused as f64),
     ),
 ];
 

@@ -189,7 +189,10 @@ fn within_bounds(line: &Line) -> Result<(), String> {
         Line::Operator { database, operator: Operator { overrides, draining: _ } } => {
             text("database", database)?;
             overrides.iter().try_for_each(|kept| match &kept.value {
-                OverrideValue::Cap(_) | OverrideValue::Reserve(_) | OverrideValue::QuantumMs(_) => Ok(()),
+                OverrideValue::Cap(_)
+                | OverrideValue::Reserve(_)
+                | OverrideValue::QuantumMs(_)
+                | OverrideValue::Shadow(_) => Ok(()),
                 OverrideValue::Admission(name) => text("admission", name),
             })
         }

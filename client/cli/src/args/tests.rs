@@ -52,19 +52,19 @@ fn a_set_with_everything() {
 fn wrong_usage_is_explained() {
     insta::assert_snapshot!(refused("leasehold set orders"), @"
     leasehold: the following required arguments were not provided:
-      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--clear <SETTING>>
+      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>|--clear <SETTING>>
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
-                                [--for DURATION] [--clear SETTING]...
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
 
     For more information, try '--help'.
     ");
     insta::assert_snapshot!(refused("leasehold set orders --clear cap --for 30m"), @"
     leasehold: the following required arguments were not provided:
-      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>>
+      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>>
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
-                                [--for DURATION] [--clear SETTING]...
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
 
     For more information, try '--help'.
     ");
@@ -154,7 +154,7 @@ fn help_of_set() {
     Override settings of a database, for a time or until cleared
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
-                                [--for DURATION] [--clear SETTING]...
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
 
     Arguments:
       <DATABASE>  Name of the database
@@ -165,9 +165,11 @@ fn help_of_set() {
           --admission <MODE>    Who gets a token next: fair, strict or unfair
           --quantum <DURATION>  How far a younger waiter may pass an older one: 20ms to 1m, or 0ms for
                                 strict order
+          --shadow <on|off>     Grant everything, whatever the cap, and count what would have waited: on
+                                or off
           --for <DURATION>      End the overrides of this call after DURATION, such as 90s, 30m or 2h
-          --clear <SETTING>     First clear an override: cap, reserve, admission or quantum; may be
-                                repeated or a list
+          --clear <SETTING>     First clear an override: cap, reserve, admission, quantum or shadow; may
+                                be repeated or a list
       -h, --help                Print help
 
     Global options:
@@ -182,6 +184,7 @@ fn help_of_set() {
       leasehold set orders --cap 50 --for 30m       lease at most 50 tokens for half an hour
       leasehold set orders --reserve 20             keep 20 connections back, until cleared
       leasehold set orders --admission unfair       let tokens stay where they are used
+      leasehold set orders --shadow off             from now on the cap holds
       leasehold set orders --clear cap,reserve      back to the configuration
     ");
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use leasehold_proto::v1::ListDatabasesRequest;
 use serde::Serialize;
 
-use super::status::describe_override;
+use super::status::{describe_override, shadow};
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::output::table::{self, Column, NOTHING};
@@ -190,6 +190,9 @@ fn properties(database: &Database) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    if database.shadow {
+        rows.push(("shadow mode", shadow(database)));
+    }
     rows.extend(database.overrides.iter().map(|found| ("override", describe_override(found))));
     rows
 }

@@ -1,7 +1,8 @@
 //! Answers of a server, as the tests of what people read need them.
 
 use leasehold_proto::v1::{
-    Database, Explanation, Holder, Lease, Override, Probe, Promise, Session, StatusReply, WhyReply, Workload,
+    Database, Explanation, Holder, Lease, Override, Probe, Promise, Session, Shadowed, StatusReply, WhyReply,
+    Workload,
 };
 
 /// A server that runs well.
@@ -34,6 +35,7 @@ pub(super) fn database() -> Database {
         admission: "fair".to_owned(),
         quantum_ms: 100,
         draining: false,
+        shadow: false,
         probe: Some(Probe { state: "ok".to_owned(), observed_ms: Some(412), ..Probe::default() }),
         cap_limit: Some(200),
         ttl_ms: 10_000,
@@ -104,6 +106,20 @@ pub(super) fn divided_database() -> Database {
     let batch =
         Workload { limit: Some(25), max_waiting: Some(500), refused: 12, ..workload("batch", 1, 17, 500) };
     Database { workloads: vec![workload("default", 1, 0, 0), batch, web], ..database() }
+}
+
+/// A database in shadow mode.
+pub(super) fn shadowed_database() -> Database {
+    let of = |name: &str, shadow_waiting, shadow_queued, shadow_refused| Workload {
+        name: name.to_owned(),
+        weight: 1,
+        shadow_waiting,
+        shadow_queued,
+        shadow_refused,
+        ..Workload::default()
+    };
+    let workloads = vec![of("default", 0, 0, 0), of("batch", 4, 120, 1), of("web", 1, 12, 0)];
+    Database { name: "stock".to_owned(), shadow: true, held: 116, free: 0, workloads, ..database() }
 }
 
 /// A database without a probe, unused.
@@ -202,6 +218,7 @@ pub(super) fn why() -> WhyReply {
             rule_name: "target".to_owned(),
             asked_ms: 42,
         }],
+        shadowed: None,
         holders: vec![holder(owner, "batch-1", "batch", held), holder(own, "web-1", "web", busy())],
     };
     let call = Explanation {
@@ -215,6 +232,13 @@ pub(super) fn why() -> WhyReply {
         in_line: 1,
         reason: "draining".to_owned(),
         waits_for: "the end of the drain: `leasehold resume`".to_owned(),
+        shadowed: Some(Shadowed {
+            tokens: 3,
+            reason: "limit".to_owned(),
+            waits_for: "others of the workload `batch`, which is at its limit of 5".to_owned(),
+            rule: 10,
+            ago_ms: 61_000,
+        }),
         ..Explanation::default()
     };
     WhyReply { explanations: vec![waits, call], left_out: 0 }

@@ -6,7 +6,7 @@ use leasehold_proto::v1::{SetOverrideReply, SetOverrideRequest};
 use serde::Serialize;
 
 use super::status::describe_override;
-use crate::args::{Admission, Milliseconds, SetArguments, Setting};
+use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch};
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::output::{Output, Report, human};
@@ -39,6 +39,7 @@ fn request(changes: &SetArguments) -> SetOverrideRequest {
         reserve: changes.reserve,
         admission: changes.admission.map(Admission::as_str).map(str::to_owned),
         quantum_ms: milliseconds(changes.quantum),
+        shadow: changes.shadow.map(|shadow| shadow == Switch::On),
         duration_ms: milliseconds(changes.duration),
         clear: changes.clear.iter().copied().map(Setting::as_str).map(str::to_owned).collect(),
     }
@@ -69,7 +70,7 @@ pub(super) fn counts(database: &Database) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Changed, request};
-    use crate::args::{Admission, Milliseconds, SetArguments, Setting};
+    use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch};
     use crate::commands::samples;
     use crate::output::Report;
     use crate::report::Database;
@@ -82,6 +83,7 @@ mod tests {
             reserve: Some(20),
             admission: Some(Admission::Unfair),
             quantum: Some(Milliseconds(50)),
+            shadow: Some(Switch::On),
             duration: Some(Milliseconds(1_800_000)),
             clear: vec![Setting::Cap, Setting::Quantum],
         });
@@ -107,6 +109,9 @@ mod tests {
                 "cap",
                 "quantum",
             ],
+            shadow: Some(
+                true,
+            ),
         }
         "#);
     }

@@ -71,11 +71,19 @@ fn overview(databases: &[Database]) -> String {
                 database.waiting.to_string(),
                 database.sessions.to_string(),
                 database.quarantined.to_string(),
-                if database.draining { "draining".to_owned() } else { database.admission.clone() },
+                mode(database),
                 database.probe.clone(),
             ]
         }),
     )
+}
+
+fn mode(database: &Database) -> String {
+    match database {
+        Database { draining: true, .. } => "draining".to_owned(),
+        Database { shadow: true, .. } => "shadow".to_owned(),
+        Database { admission, .. } => admission.clone(),
+    }
 }
 
 /// What is not as it should be, or not as configured.
@@ -90,12 +98,30 @@ fn remarks(database: &Database) -> Vec<String> {
     if database.draining {
         remarks.push("draining: grants nothing".to_owned());
     }
+    if database.shadow {
+        remarks.push(format!("shadow mode: everything is granted; {}", shadow(database)));
+    }
     remarks.extend(floors(database));
     remarks.extend(database.overrides.iter().map(describe_override));
     remarks
         .into_iter()
         .map(|remark| human::plain(&format!("{}: {remark}", database.name)).into_owned())
         .collect()
+}
+
+/// "4 tasks would be waiting; since the start 120 tokens would have been waited for and
+/// 3 calls refused".
+pub(super) fn shadow(database: &Database) -> String {
+    let sum = |count: fn(&Workload) -> u64| database.workloads.iter().map(count).sum::<u64>();
+    let waiting = sum(|workload| workload.shadow_waiting.into());
+    let (queued, refused) = (sum(|workload| workload.shadow_queued), sum(|workload| workload.shadow_refused));
+    let of = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{} would be waiting; since the start {} would have been waited for and {} refused",
+        of(waiting, "task"),
+        of(queued, "token"),
+        of(refused, "call")
+    )
 }
 
 /// Floors that the cap is not enough for.
@@ -140,6 +166,7 @@ mod tests {
         reply.store_error = "cannot commit: no space left on device".to_owned();
         reply.databases =
             vec![samples::troubled_database(), samples::half_seen_database(), samples::divided_database()];
+        reply.databases.push(samples::shadowed_database());
         insta::assert_snapshot!(Server::from(reply).text(), @"
         server 0.1.0, generation 3, up 2h10m, store NOT HEALTHY: grants wait
 
@@ -147,6 +174,7 @@ mod tests {
         billing    50    61     0      130         8           12  draining   down
         shop      111    90    21        4         8            0  fair       ok
         orders    111    90    21        4         8            0  fair       ok
+        stock     111   116     0        4         8            0  shadow     ok
 
         billing: probe down: cannot connect: connection refused
         billing: draining: grants nothing
@@ -154,6 +182,7 @@ mod tests {
         billing: cap overridden to 50, 25m left
         shop: probe ok, but nodes report 7 connections more than the database shows on the fleet's accounts
         orders: floors scaled down to 30 of 60 tokens: the cap is not enough
+        stock: shadow mode: everything is granted; 5 tasks would be waiting; since the start 132 tokens would have been waited for and 1 call refused
         ");
     }
 
@@ -204,6 +233,7 @@ mod tests {
               "recalls": 0,
               "expired": 0,
               "repeated_releases": 0,
+              "shadow": false,
               "workloads": []
             },
             {
@@ -234,6 +264,7 @@ mod tests {
               "recalls": 17902,
               "expired": 2,
               "repeated_releases": 1,
+              "shadow": false,
               "workloads": [
                 {
                   "name": "default",
@@ -249,7 +280,10 @@ mod tests {
                   "quarantined": 0,
                   "waiting": 0,
                   "sessions": 0,
-                  "refused": 0
+                  "refused": 0,
+                  "shadow_waiting": 0,
+                  "shadow_queued": 0,
+                  "shadow_refused": 0
                 }
               ]
             }

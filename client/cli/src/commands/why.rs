@@ -45,6 +45,8 @@ struct Explanation {
     rule: Option<u32>,
     giving: u32,
     promises: Vec<Promise>,
+    /// Null when it would have waited for nothing.
+    shadowed: Option<Shadowed>,
     holders: Vec<Holder>,
 }
 
@@ -55,6 +57,17 @@ struct Promise {
     rule: u32,
     rule_name: String,
     asked_ms: u64,
+}
+
+/// What shadow mode has granted it that it would have waited for.
+#[derive(Debug, Serialize)]
+struct Shadowed {
+    tokens: u64,
+    reason: String,
+    waits_for: String,
+    /// Null when it is none of admission's.
+    rule: Option<u32>,
+    ago_ms: u64,
 }
 
 /// Somebody who holds tokens of the same database.
@@ -120,7 +133,7 @@ impl Explanation {
     fn properties(&self) -> Vec<(&'static str, String)> {
         let place =
             self.place.map_or_else(|| NOTHING.to_owned(), |place| format!("{place} of {}", self.in_line));
-        vec![
+        let mut rows = vec![
             ("node", format!("{}, session {}", self.node, human::short_id(&self.session))),
             ("database", self.database.clone()),
             ("workload", self.workload_in_words()),
@@ -128,7 +141,9 @@ impl Explanation {
             ("has", self.has_in_words()),
             ("place", place),
             ("waits for", self.waits_for_in_words()),
-        ]
+        ];
+        rows.extend(self.shadowed.as_ref().map(|shadowed| ("shadow mode", shadowed.in_words())));
+        rows
     }
 
     /// "web, which holds 33 of 40.5".
@@ -180,6 +195,17 @@ impl Explanation {
             String::new()
         };
         format!("{need}{}{rule}", self.waits_for)
+    }
+}
+
+impl Shadowed {
+    fn in_words(&self) -> String {
+        let Shadowed { tokens, waits_for, rule, ago_ms, .. } = self;
+        let rule = rule.map_or_else(String::new, |rule| format!(" (rule {rule})"));
+        let ago = human::age(*ago_ms);
+        format!(
+            "would have waited for {tokens} of its tokens, the last time {ago} ago, for {waits_for}{rule}"
+        )
     }
 }
 
@@ -235,6 +261,7 @@ impl From<v1::Explanation> for Explanation {
             rule: Some(found.rule).filter(|rule| *rule > 0),
             giving: found.giving,
             promises: found.promises.into_iter().map(Promise::from).collect(),
+            shadowed: found.shadowed.map(Shadowed::from),
             holders: found.holders.into_iter().map(Holder::from).collect(),
         }
     }
@@ -244,6 +271,13 @@ impl From<v1::Promise> for Promise {
     fn from(found: v1::Promise) -> Self {
         let v1::Promise { donor, rule, rule_name, asked_ms } = found;
         Promise { donor, rule, rule_name, asked_ms }
+    }
+}
+
+impl From<v1::Shadowed> for Shadowed {
+    fn from(found: v1::Shadowed) -> Self {
+        let v1::Shadowed { tokens, reason, waits_for, rule, ago_ms } = found;
+        Shadowed { tokens, reason, waits_for, rule: Some(rule).filter(|rule| *rule > 0), ago_ms }
     }
 }
 
@@ -278,13 +312,14 @@ mod tests {
         bb0000000000  batch-1  batch       78      75     3        0       -       51ms
         3f9a2c51d0b4  web-1    web         12      10     0        4    83ms      4.3ms
 
-        node:       report.py, session cc0000000000
-        database:   billing
-        workload:   default
-        demand:     2, by a call that waits
-        has:        0
-        place:      1 of 1
-        waits for:  2 tokens more: the end of the drain: `leasehold resume`
+        node:         report.py, session cc0000000000
+        database:     billing
+        workload:     default
+        demand:       2, by a call that waits
+        has:          0
+        place:        1 of 1
+        waits for:    2 tokens more: the end of the drain: `leasehold resume`
+        shadow mode:  would have waited for 3 of its tokens, the last time 1m1s ago, for others of the workload `batch`, which is at its limit of 5 (rule 10)
         ");
     }
 
@@ -333,6 +368,7 @@ mod tests {
                   "asked_ms": 42
                 }
               ],
+              "shadowed": null,
               "holders": [
                 {
                   "session": "bb00000000000000000000000000000b",

@@ -138,6 +138,8 @@ fn a_call_that_waits_is_explained_too() {
     let told = why(&world, "report.py");
     assert_eq!((told.lease, told.facts.demand, told.facts.need), (None, 2, 2));
     assert_eq!((told.place, told.facts.share_thousandths), (Some(1), None));
+    // One token is free, and kept for it.
+    assert_eq!(told.facts.reason, Reason::Promised(Rule::Poverty));
 }
 
 /// Rule 8: the mode is changed while nodes and calls wait, and all are served.

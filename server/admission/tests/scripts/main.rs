@@ -8,6 +8,7 @@ mod accounts;
 mod explain;
 mod fairness;
 mod lost;
+mod shadow;
 mod silence;
 mod unary;
 mod watch;

@@ -58,6 +58,7 @@ pub fn settings(cap: u32) -> DatabaseSettings {
         on_loss: LossPolicy::Fence,
         fence_grace: Duration::from_secs(5),
         draining: false,
+        shadow: false,
         workloads: Workloads::default(),
     }
 }

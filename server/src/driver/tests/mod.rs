@@ -102,6 +102,7 @@ fn orders(cap: u32) -> DatabaseConfig {
         ttl: Duration::from_secs(10),
         on_loss: LossPolicy::Fence,
         fence_grace: Duration::from_secs(5),
+        shadow: false,
         workloads: Vec::new(),
     }
 }

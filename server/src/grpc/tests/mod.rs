@@ -54,6 +54,7 @@ impl Served {
             ttl: Duration::from_secs(30),
             on_loss: LossPolicy::Fence,
             fence_grace: Duration::from_secs(5),
+            shadow: false,
             workloads: Vec::new(),
         };
         let store = Box::new(Memory::default());
