@@ -18,8 +18,6 @@ use leasehold_admission::{
 
 const DB: DatabaseId = DatabaseId(0);
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// In which each node is, where there are workloads.
-const WORKLOADS: [&str; 4] = ["default", "web", "batch", "reports"];
 const STEP: Duration = Duration::from_micros(1);
 
 /// Nodes that do what they are told at once.
@@ -28,6 +26,7 @@ struct Fleet {
     now: Time,
     effects: Vec<Effect>,
     nodes: Vec<Node>,
+    workloads: u32,
     /// Another task comes for each that is served.
     busy: bool,
     /// Sent, not yet received.
@@ -61,10 +60,12 @@ impl Fleet {
             shadow: false,
             workloads,
         };
+        let workloads = settings.workloads.iter().count() as u32;
         let core = Core::new(Time::ZERO, vec![settings], &State::default());
         let now = Time::from_start(Duration::from_secs(60));
         let (effects, nodes, sent) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut fleet = Fleet { core, now, effects, nodes, busy: false, sent, took: Duration::ZERO };
+        let mut fleet =
+            Fleet { core, now, effects, nodes, workloads, busy: false, sent, took: Duration::ZERO };
         for node in 0..size {
             fleet.join(node);
         }
@@ -91,18 +92,27 @@ impl Fleet {
         fleet
     }
 
-    /// Four workloads, each with as many nodes as any other, of unlike weight: tokens
+    /// So many workloads, each with as many nodes as any other, of unlike weight: tokens
     /// move between them, as many as may be in motion.
-    fn unlike(nodes: u32) -> Fleet {
-        let workload = |(index, name): (usize, &&str)| WorkloadSettings {
-            weight: 1 + index as u32,
-            floor: nodes / 8,
-            ..WorkloadSettings::named(*name)
+    fn unlike(workloads: u32, nodes: u32) -> Fleet {
+        let workload = |number: u32| WorkloadSettings {
+            weight: 1 + number % 4,
+            floor: nodes / workloads / 2,
+            ..WorkloadSettings::named(name(number))
         };
-        let workloads = Workloads::new(WORKLOADS.iter().enumerate().map(workload).collect());
-        let mut fleet = Fleet::divided(nodes, nodes * 2, workloads);
+        let settings = Workloads::new((0..workloads).map(workload).collect());
+        let mut fleet = Fleet::divided(nodes, nodes * 2, settings);
         fleet.everybody_waits(|node| Duration::from_millis(if node % 2 == 0 { 10 } else { 5_000 }));
         fleet
+    }
+
+    fn four(nodes: u32) -> Fleet {
+        Fleet::unlike(4, nodes)
+    }
+
+    /// As many as a configuration may have.
+    fn sixty_four(nodes: u32) -> Fleet {
+        Fleet::unlike(64, nodes)
     }
 
     fn join(&mut self, node: u32) {
@@ -111,7 +121,7 @@ impl Fleet {
             stream: StreamId(u64::from(node)),
             session: SessionId(u128::from(node) + 1),
             node: Arc::from("node"),
-            workload: Arc::from(WORKLOADS[node as usize % WORKLOADS.len()]),
+            workload: name(node % self.workloads),
             claims: vec![Claim { database: DB, demand }],
         };
         self.nodes.push(Node { demand, since: self.now });
@@ -167,6 +177,11 @@ impl Fleet {
             self.report(node, |_| ());
         }
     }
+}
+
+/// The name of a workload.
+fn name(number: u32) -> Arc<str> {
+    if number == 0 { Arc::from(Workloads::DEFAULT) } else { Arc::from(format!("workload {number}")) }
 }
 
 fn hold(demand: &mut Demand, tokens: u32) {
@@ -247,11 +262,13 @@ fn benches(criterion: &mut Criterion) {
     curve(criterion, "nothing changes, nobody waits", Fleet::calm, nothing_changes);
     curve(criterion, "nothing changes, everybody waits", Fleet::crowded, nothing_changes);
     curve(criterion, "nothing changes, tokens are asked for", Fleet::torn, nothing_changes);
-    curve(criterion, "nothing changes, four workloads", Fleet::unlike, nothing_changes);
+    curve(criterion, "nothing changes, four workloads", Fleet::four, nothing_changes);
+    curve(criterion, "nothing changes, 64 workloads", Fleet::sixty_four, nothing_changes);
     curve(criterion, "a free token is granted", Fleet::calm, a_free_token_is_granted);
     curve(criterion, "a token moves, everybody waits", Fleet::crowded, a_token_moves);
     curve(criterion, "a token moves, tokens are asked for", Fleet::torn, a_token_moves);
-    curve(criterion, "a token moves, four workloads", Fleet::unlike, a_token_moves);
+    curve(criterion, "a token moves, four workloads", Fleet::four, a_token_moves);
+    curve(criterion, "a token moves, 64 workloads", Fleet::sixty_four, a_token_moves);
 }
 
 criterion_group!(all, benches);

@@ -3,7 +3,10 @@
 //! `docs/admission.md`.
 
 use alloc::vec::Vec;
-use core::{cmp::Ordering, time::Duration};
+use core::{
+    cmp::{Ordering, Reverse},
+    time::Duration,
+};
 
 use crate::{
     Time,
@@ -69,11 +72,17 @@ impl Database {
         if self.workloads.len() == 1 {
             return;
         }
-        let claims: Vec<Claim> = self.workloads.iter().map(Workload::claim).collect();
         let tokens = u64::from(self.cap).saturating_sub(self.totals.quarantined);
+        let claims = self.workloads.iter().map(Workload::claim);
+        // Most reports change nothing of this.
+        if self.aimed_for.0 == tokens && claims.clone().eq(self.aimed_for.1.iter().copied()) {
+            return;
+        }
+        let claims: Vec<Claim> = claims.collect();
         for (workload, target) in self.workloads.iter_mut().zip(targets(&claims, tokens)) {
             workload.target = target;
         }
+        self.aimed_for = (tokens, claims);
     }
 
     /// The busy token that moves next from one workload to another.
@@ -129,14 +138,13 @@ pub(crate) fn may_give_to_others(workload: &Workload, rule: Rule) -> bool {
     }
 }
 
-/// The workloads, those that lack most first.
-pub(crate) fn by_precedence(workloads: &[Workload]) -> Vec<WorkloadId> {
-    let mut order: Vec<WorkloadId> = workloads.iter().map(|workload| workload.id).collect();
-    order.sort_by(|one, other| {
-        let precedence = |id: &WorkloadId| Precedence::of(&workloads[id.index()]);
-        precedence(other).cmp(&precedence(one))
-    });
-    order
+/// The workloads that miss something, those that lack most first.
+pub(crate) fn those_in_want(workloads: &[Workload]) -> Vec<WorkloadId> {
+    let in_want = workloads.iter().filter(|workload| workload.missing > 0);
+    let mut order: Vec<(Reverse<Precedence>, WorkloadId)> =
+        in_want.map(|workload| (Reverse(Precedence::of(workload)), workload.id)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, id)| id).collect()
 }
 
 /// The floors in force: while the cap is less than all of them, all are less alike.

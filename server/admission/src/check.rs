@@ -18,6 +18,7 @@ use crate::{
     reason::Rule,
     recall::{NextMove, may_receive},
     shares::{Shares, Sums},
+    targets::targets,
     workload::Workload,
 };
 
@@ -33,6 +34,7 @@ impl Core {
             database.totals_are_sums();
             database.leases_are_covered();
             database.limits_hold();
+            database.targets_are_what_was_aimed_for();
             for workload in &database.workloads {
                 let part = Part::of(database, workload);
                 part.totals_are_sums();
@@ -89,6 +91,13 @@ impl Database {
         let floors: u64 = self.workloads.iter().map(|workload| u64::from(workload.floor)).sum();
         assert!(self.cap == 0 || floors <= u64::from(self.cap), "floors above the cap");
         assert!(self.workloads.iter().all(|workload| workload.floor <= workload.settings.floor), "a floor");
+    }
+
+    fn targets_are_what_was_aimed_for(&self) {
+        let (tokens, claims) = &self.aimed_for;
+        let targets = targets(claims, *tokens);
+        let kept = self.workloads.iter().map(|workload| workload.target);
+        assert!(claims.is_empty() || kept.eq(targets), "targets of workloads");
     }
 
     fn promises_are_kept_count_of(&self) {

@@ -19,6 +19,7 @@ use crate::{
     lease::{Counts, Lease},
     moves::Moves,
     orders::Places,
+    targets::Claim,
     watch::Watch,
     workload::{Workload, WorkloadId},
 };
@@ -36,6 +37,8 @@ pub(crate) struct Database {
     pub(crate) totals: Totals,
     /// The default workload first.
     pub(crate) workloads: Vec<Workload>,
+    /// The tokens, and the claims on them, that the workloads' targets are made of.
+    pub(crate) aimed_for: (u64, Vec<Claim>),
     /// Leases whose ceiling is above what they hold.
     pub(crate) slack: BTreeSet<SessionId>,
     /// Leases that may have something to send.
@@ -125,6 +128,7 @@ impl Database {
             leases: BTreeMap::new(),
             totals: Totals::default(),
             workloads,
+            aimed_for: (0, Vec::new()),
             slack: BTreeSet::new(),
             touched: Vec::new(),
             uncommitted: BTreeSet::new(),
@@ -167,6 +171,7 @@ impl Database {
     fn sort_again<'a>(&mut self, workload: impl Fn(SessionId) -> Option<&'a Arc<str>>) {
         let workloads = Workload::all(&self.settings.workloads, &self.workloads);
         let before = replace(&mut self.workloads, workloads);
+        self.aimed_for = (0, Vec::new());
         for call in before.into_iter().flat_map(|mut workload| workload.calls.drain()) {
             self.insert_call(call.0, call.1);
         }

@@ -67,6 +67,10 @@ impl Idle {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ripe.is_empty() && self.unripe.is_empty()
+    }
+
     /// Whoever has most unused tokens; whatever their grace if that is `void`.
     pub(crate) fn most(&self, void: bool) -> Option<(u32, SessionId)> {
         let ripe = self.ripe.first();

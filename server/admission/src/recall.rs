@@ -5,7 +5,7 @@ use core::{cmp::Reverse, time::Duration};
 
 use crate::{
     Recall, SessionId, Time,
-    between::by_precedence,
+    between::those_in_want,
     calls::as_receiver,
     database::Database,
     grant::{Next, free_for},
@@ -40,10 +40,11 @@ impl Database {
         for index in 0..self.workloads.len() {
             self.workloads[index].kept_for = self.call_that_is_kept_for(&self.workloads[index], now);
         }
+        self.find_missing();
         let mut coming: u64 = self.workloads.iter().map(|workload| workload.orders.coming).sum();
         let mut missing = 0;
-        for id in by_precedence(&self.workloads) {
-            let needed = self.missing(&self.workloads[id.index()]);
+        for id in those_in_want(&self.workloads) {
+            let needed = self.workloads[id.index()].missing;
             let covered = needed.min(coming);
             coming -= covered;
             let left = self.recall_idle(id, needed - covered, now);
@@ -55,18 +56,14 @@ impl Database {
         }
     }
 
-    /// Tokens that a workload needs, beyond those that are promised or on their
-    /// way. None while something is free for it (rule 3), also while that cannot
-    /// be granted for want of certainty or for pacing; unless it is kept for a
-    /// call that needs more of it.
-    pub(crate) fn missing(&self, workload: &Workload) -> u64 {
-        let free = free_for(workload, u64::from(self.unheld()), self.reserved());
-        match workload.kept_call() {
-            Some((_, call)) => {
-                u64::from(call.tokens).saturating_sub(free).saturating_sub(u64::from(call.promised))
-            }
-            None if free > 0 => 0,
-            None => workload.orders.missing + workload.calls.missing(),
+    /// Finds what each workload needs, beyond what is promised or on its way. Nothing
+    /// while something is free for it (rule 3), also while that cannot be granted for
+    /// want of certainty or for pacing; unless it is kept for a call that needs more
+    /// of it.
+    fn find_missing(&mut self) {
+        let (unheld, reserved) = (u64::from(self.unheld()), self.reserved());
+        for workload in &mut self.workloads {
+            workload.missing = missing(workload, free_for(workload, unheld, reserved));
         }
     }
 
@@ -95,8 +92,9 @@ impl Database {
     /// Returns how many are still missing.
     fn recall_idle(&mut self, receiver: WorkloadId, missing: u64, now: Time) -> u64 {
         let mut missing = missing;
-        if missing == 0 {
-            return 0;
+        let nobody_has = || self.workloads.iter().all(|workload| workload.orders.idle.is_empty());
+        if missing == 0 || nobody_has() {
+            return missing;
         }
         let oldest = oldest_task(&self.workloads[receiver.index()]).unwrap_or(now);
         let void = now.since(oldest) > self.patience();
@@ -273,6 +271,16 @@ impl Database {
         if self.change(receiver, |lease| lease.promised = change(lease.promised)).is_none() {
             self.promise_call(receiver, change);
         }
+    }
+}
+
+fn missing(workload: &Workload, free: u64) -> u64 {
+    match workload.kept_call() {
+        Some((_, call)) => {
+            u64::from(call.tokens).saturating_sub(free).saturating_sub(u64::from(call.promised))
+        }
+        None if free > 0 => 0,
+        None => workload.orders.missing + workload.calls.missing(),
     }
 }
 
