@@ -56,4 +56,15 @@ impl Dice {
         }
         Duration::from_nanos(self.0.u64(0..=longest.as_nanos() as u64)) + shortest / 2
     }
+
+    /// A time until something that happens by chance, on average after `mean`.
+    pub fn exponential(&mut self, mean: Duration) -> Duration {
+        // From above 0 to 1: the logarithm is finite.
+        mean.mul_f64(-(1.0 - self.0.f64()).ln())
+    }
+
+    /// About `mean`: up to a quarter more or less.
+    pub fn about(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(0.75 + 0.5 * self.0.f64())
+    }
 }

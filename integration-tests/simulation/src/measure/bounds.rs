@@ -1,0 +1,117 @@
+//! The cells that a test holds to what they were, among them the worst ones, with a
+//! margin. Knows nothing of how they are measured.
+
+use std::time::Duration;
+
+use super::{
+    Figures,
+    catalogue::USUAL,
+    cell::{Cell, Change, Demand, Hold, Mode, Source, Weights},
+};
+
+/// A cell, and what its figures must not pass. Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// The cell.
+    pub cell: Cell,
+    /// Its throughput is at least this.
+    pub throughput: f64,
+    /// The 99th percentile of its overtaking is at most this.
+    pub overtaking: f64,
+    /// The 99th percentile of its waits is at most this.
+    pub wait: f64,
+}
+
+impl Bound {
+    /// What of the figures passes its bound.
+    pub fn passed_by(&self, figures: &Figures) -> Vec<String> {
+        let overtaking = figures.overtaking.quantile(0.99);
+        let wait = figures.waits.quantile(0.99);
+        let mut passed = Vec::new();
+        if figures.throughput < self.throughput {
+            passed.push(format!("throughput {:.3} < {}", figures.throughput, self.throughput));
+        }
+        if overtaking > self.overtaking {
+            passed.push(format!("overtaking {overtaking:.0} ms > {} ms", self.overtaking));
+        }
+        if wait > self.wait {
+            passed.push(format!("wait {wait:.0} ms > {} ms", self.wait));
+        }
+        if figures.starved > 0 {
+            passed.push(format!("{} nodes were served nothing", figures.starved));
+        }
+        passed
+    }
+}
+
+/// Short enough for a test, long enough for the tail.
+const BRIEF: Cell = Cell { scenario: "bounds", lasts: Duration::from_secs(4), ..USUAL };
+
+const MANY: Cell = Cell { nodes: 50, ..BRIEF };
+
+const MOVING: Demand =
+    Demand { source: Source::Closed(30.0), weights: Weights::Halves, change: Change::Moving };
+
+/// All of them. What was measured is in `docs/admission.md`; the margin is about a
+/// quarter of a time, and a third of what throughput lacks of the ideal.
+pub const BOUNDS: [Bound; 10] = [
+    // Few nodes, waits longer than the quantum: nothing has to move.
+    Bound {
+        cell: Cell { delay: Duration::from_millis(10), ..BRIEF },
+        throughput: 0.99,
+        overtaking: 100.0,
+        wait: 230.0,
+    },
+    Bound {
+        cell: Cell { delay: Duration::from_millis(10), mode: Mode::STRICT, ..BRIEF },
+        throughput: 0.93,
+        overtaking: 130.0,
+        wait: 260.0,
+    },
+    // Many nodes: small shares, which estimated holds make tremble.
+    Bound {
+        cell: Cell { delay: Duration::from_micros(100), ..MANY },
+        throughput: 0.93,
+        overtaking: 310.0,
+        wait: 330.0,
+    },
+    Bound {
+        cell: Cell { delay: Duration::from_millis(50), ..MANY },
+        throughput: 0.93,
+        overtaking: 380.0,
+        wait: 350.0,
+    },
+    // More nodes than tokens: each gets one in its turn, as the budget allows.
+    Bound { cell: Cell { cap: 20, ..MANY }, throughput: 0.92, overtaking: 1_050.0, wait: 1_050.0 },
+    Bound {
+        cell: Cell { nodes: 500, cap: 20, ..BRIEF },
+        throughput: 0.93,
+        overtaking: 4_400.0,
+        wait: 4_400.0,
+    },
+    // Demand that moves, or differs.
+    Bound { cell: Cell { demand: MOVING, ..MANY }, throughput: 0.94, overtaking: 380.0, wait: 450.0 },
+    Bound {
+        cell: Cell { demand: Demand { weights: Weights::Zipf, ..BRIEF.demand }, ..MANY },
+        throughput: 0.94,
+        overtaking: 300.0,
+        wait: 320.0,
+    },
+    Bound {
+        cell: Cell { demand: Demand { source: Source::Open(0.8), ..MOVING }, ..MANY },
+        throughput: 0.98,
+        overtaking: 60.0,
+        wait: 48.0,
+    },
+    // Long holds beside short ones.
+    Bound {
+        cell: Cell {
+            hold: Hold { long: Some(Duration::from_millis(500)), ..BRIEF.hold },
+            demand: Demand { source: Source::Closed(2.0), ..BRIEF.demand },
+            ..MANY
+        },
+        throughput: 0.98,
+        overtaking: 420.0,
+        wait: 210.0,
+    },
+];
