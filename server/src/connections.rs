@@ -26,6 +26,11 @@ use tracing::{debug, info, warn};
 /// most likely: some will end meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// A connection that was silent for too long is looked at once more after this. A
+/// server that stood still finds its timers over before it finds what has come in
+/// the meantime.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+
 /// What one port takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -123,6 +128,8 @@ pub struct Connection {
     /// Looks at `heard`. Moved only when it is over: a busy connection reads
     /// thousands of times meanwhile.
     look: Pin<Box<Sleep>>,
+    /// The look was over once, and nothing was heard since.
+    looked: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -136,18 +143,22 @@ impl Connection {
     ) -> Self {
         let heard = Instant::now();
         let look = Box::pin(sleep_until(heard + silence));
-        Self { stream, peer, port, silence, heard, look, _place: place }
+        Self { stream, peer, port, silence, heard, look, looked: false, _place: place }
     }
 
     /// Ready when it was silent for too long.
     fn poll_silent(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.look.as_mut().poll(context));
+            let now = Instant::now();
             let end = self.heard + self.silence;
-            if end <= Instant::now() {
-                return Poll::Ready(());
-            }
-            self.look.as_mut().reset(end);
+            let next = match (end <= now, self.looked) {
+                (true, true) => return Poll::Ready(()),
+                (true, false) => now + SECOND_LOOK,
+                (false, _) => end,
+            };
+            self.looked = end <= now;
+            self.look.as_mut().reset(next);
         }
     }
 }
@@ -166,7 +177,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-            self.heard = Instant::now();
+            (self.heard, self.looked) = (Instant::now(), false);
             return Poll::Ready(read);
         }
         ready!(self.poll_silent(context));
