@@ -37,6 +37,7 @@ impl Core {
         self.leave_unclaimed(id, &claimed);
         self.look_later(id);
         self.write_session(id, effects);
+        self.end_silence(id, effects);
         effects.push(Effect::Note(Note::Attached { session: id, node, new }));
         effects.push(Effect::Welcome { stream, welcome: Welcome { ttl, terms } });
         self.batch.welcomes.push(stream);
@@ -374,6 +375,18 @@ impl Core {
         }
         effects.push(Effect::Commit(Change::RemoveSession(id)));
         session.databases
+    }
+
+    /// Writes that a session is silent no more, if a silence was written. A server
+    /// that started from that silence would expire it sooner than it was told.
+    pub(crate) fn end_silence(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
+        let running = self.running();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let record = session.record(running);
+        if session.written.as_ref().is_some_and(|written| written.silent_ms > record.silent_ms) {
+            session.written = Some(record.clone());
+            effects.push(Effect::Commit(Change::PutSession(id, record)));
+        }
     }
 
     /// Writes the record of a session, if it is worth it.

@@ -193,12 +193,15 @@ pub enum UnaryReply {
 }
 
 impl UnaryReply {
-    /// Whether it may be given only after the commit of everything before it.
-    /// That a lease was given back is as little known as that it is, until it is
-    /// durable.
+    /// Whether it may be given only after the commit of everything before it. A
+    /// renewal that a crash forgets leaves less time than was told; and that a lease
+    /// was given back is as little known as that it is, until it is durable.
     pub(crate) fn needs_commit(&self) -> bool {
         match self {
-            UnaryReply::Leased { .. } | UnaryReply::Released | UnaryReply::AlreadyReleased => true,
+            UnaryReply::Leased { .. }
+            | UnaryReply::Renewed { .. }
+            | UnaryReply::Released
+            | UnaryReply::AlreadyReleased => true,
             UnaryReply::TimedOut
             | UnaryReply::Cancelled
             | UnaryReply::Mismatch
@@ -206,7 +209,6 @@ impl UnaryReply {
             | UnaryReply::AboveLimit { .. }
             | UnaryReply::TooManyWait { .. }
             | UnaryReply::QueueFull { .. }
-            | UnaryReply::Renewed { .. }
             | UnaryReply::Expired
             | UnaryReply::Unknown
             | UnaryReply::Foreign

@@ -64,7 +64,8 @@ impl Session {
             workload: self.workload.clone(),
             kind: self.kind.clone(),
             ttl_ms: millis(self.ttl.max(self.ttl_next.unwrap_or_default())),
-            silent_ms: millis(self.silent(now)),
+            // Whoever is attached may be heard at any moment, and that is not written.
+            silent_ms: if self.stream.is_some() { 0 } else { millis(self.silent(now)) },
         }
     }
 

@@ -40,7 +40,9 @@ impl Core {
     /// Answers an attempt at once, or lets it wait.
     fn admit(&mut self, now: Time, acquire: Acquire, effects: &mut Vec<Effect>) -> Result<(), UnaryReply> {
         if self.sessions.contains_key(&acquire.request) {
-            return Err(self.repeat(&acquire));
+            let reply = self.repeat(&acquire);
+            self.end_silence(acquire.request, effects);
+            return Err(reply);
         }
         let Acquire { ticket, request, node, workload, database: id, tokens } = acquire;
         let waits_at = |other: &Database| other.call(request).is_some();
@@ -210,6 +212,7 @@ impl Core {
             }
             Some(_) | None => UnaryReply::Unknown,
         };
+        self.end_silence(lease, effects);
         self.answer(ticket, reply, effects);
     }
 

@@ -130,14 +130,21 @@ impl World {
             self.set_policy(if before == LossPolicy::Keep { LossPolicy::Fence } else { LossPolicy::Keep });
         }
         if self.dice.chance(700) {
+            let before = self.processes[cut_off].attached;
             self.says_hello(node);
-            let soon = self.dice.tail(self.plan.delay * 4, 3);
+            let heard = |world: &World| {
+                let attached = world.processes[cut_off].attached;
+                attached.is_some() && attached != before
+            };
+            self.pass_until(self.plan.longest_ttl(), heard);
+            let soon = self.dice.tail(self.plan.delay, 4);
             self.pass(soon);
         }
-        self.hold_on(cut_off, 1);
         self.nodes[node].partitions += 1;
         self.partitioned(node);
-        // Nobody holds a connection for longer.
+        // What is taken before the deadline is held for as long as anybody may.
+        self.pass(self.plan.shortest_ttl().mul_f64(0.95));
+        self.hold_on(cut_off, 1);
         self.pass(LONGEST_HOLD);
         if self.nodes[node].process == Some(cut_off) {
             self.let_all_go(cut_off, 1);

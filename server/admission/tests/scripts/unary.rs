@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold_admission::{Acquire, Event, ReleaseTarget, SessionId, Ticket, UnaryReply};
+use leasehold_admission::{Acquire, Event, Note, ReleaseTarget, SessionId, Ticket, UnaryReply};
 
 use crate::support::{DB, World, run, settings};
 
@@ -48,6 +48,25 @@ fn the_wait_that_a_caller_is_told_is_at_most_the_true_one() {
     let told = replies(&mut world);
     let waited = Duration::from_secs(4);
     assert_eq!(told, [(1, leased(77, 4)), (2, leased_after(waited, 78, 4)), (3, UnaryReply::Released)]);
+}
+
+/// Rule 15. What a caller was told holds also for a server that starts anew: a written
+/// silence that is over is over there too.
+#[test]
+fn a_renewal_outlives_the_server() {
+    let renewals: [fn(&mut World); 2] = [
+        |world| acquire(world, 2, 77, 4),
+        |world| world.apply(Event::Renew { ticket: Ticket(2), lease: SessionId(77), node: Arc::from("py") }),
+    ];
+    for renewed in renewals {
+        let mut world = World::new(settings(10));
+        acquire(&mut world, 1, 77, 4);
+        run(&mut world, "pass 6s");
+        assert!(world.durable.sessions[&SessionId(77)].silent_ms >= 4_000);
+        renewed(&mut world);
+        run(&mut world, "restart\npass 6s\nexpect held=4 free=6");
+        assert!(!world.notes.iter().any(|note| matches!(note, Note::Expired { .. })));
+    }
 }
 
 #[test]
