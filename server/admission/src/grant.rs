@@ -113,7 +113,17 @@ impl Database {
         }
         self.change(session, Lease::grant);
         assert!(self.totals.held <= cap, "over-admitted: {} held of {cap}", self.totals.held);
+        if let Some(lease) = self.leases.get(&session) {
+            self.is_within_its_limit(lease.workload);
+        }
         true
+    }
+
+    /// A grant has just been made to somebody of this workload.
+    fn is_within_its_limit(&self, workload: WorkloadId) {
+        let Workload { settings, totals, .. } = &self.workloads[workload.index()];
+        let within = settings.limit.is_none_or(|limit| totals.held <= u64::from(limit));
+        assert!(within, "{} of workload {} held, above its limit", totals.held, settings.name);
     }
 
     /// Leases all tokens of a call, or none.
@@ -127,6 +137,7 @@ impl Database {
         let Some(at) = at.map(|workload| workload.id) else { return false };
         self.lease_call(request, at, now);
         assert!(self.totals.held <= u64::from(self.cap), "over-admitted by a unary lease");
+        self.is_within_its_limit(at);
         true
     }
 
