@@ -166,7 +166,8 @@ impl Database {
         let quantum = self.quantum()?;
         let part = Part::of(self, workload);
         let (shares, donors) = (self.shares(workload), part.donors());
-        let may = |receiver| workload.kept_for.is_none_or(|call| call == receiver);
+        let kept_for = workload.kept_call().map(|(call, _)| call);
+        let may = |receiver| kept_for.is_none_or(|call| call == receiver);
         for ((since, receiver), lack) in part.receivers().into_iter().filter(|((_, id), _)| may(*id)) {
             let others = || donors.iter().filter(|((_, _, donor), _)| *donor != receiver);
             for rule in [Rule::Share, Rule::Escape, Rule::Poverty] {
