@@ -8,6 +8,7 @@
 mod crew;
 mod figures;
 mod moving;
+mod neighbour;
 mod node;
 mod plan;
 mod plot;
@@ -64,6 +65,7 @@ enum Experiment {
 enum Part {
     Table,
     Skew,
+    Neighbour,
     Split,
     Moving,
 }
@@ -104,6 +106,9 @@ async fn fairness(out: PathBuf, runs: usize, seconds: u64, parts: &[Part]) -> Re
     }
     if wanted(Part::Skew) {
         skew::run(&mut report, runs, seconds).await;
+    }
+    if wanted(Part::Neighbour) {
+        neighbour::run(&mut report, runs, seconds).await;
     }
     if wanted(Part::Split) {
         split::run(&mut report, runs, seconds).await;

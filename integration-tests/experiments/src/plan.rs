@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Plan {
     /// Its name at the server.
     pub(crate) node: String,
+    /// Its workload at the server.
+    pub(crate) workload: String,
     /// URL of the Leasehold server; without, a bare deadpool pool of
     /// `pool_max`.
     pub(crate) server: Option<String>,

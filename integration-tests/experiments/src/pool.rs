@@ -37,7 +37,12 @@ impl Pool {
                 managed::Pool::builder(manager).max_size(plan.pool_max as usize).runtime(Runtime::Tokio1);
             return Ok(Self::Fixed(pool.build()?));
         };
-        let client = Client::builder().endpoints([server.clone()]).node(&plan.node).connect().await?;
+        let client = Client::builder()
+            .endpoints([server.clone()])
+            .node(&plan.node)
+            .workload(&plan.workload)
+            .connect()
+            .await?;
         let pool = client
             .mysql_pool(&plan.database, Manager::from_url(&plan.mysql)?)
             .max_size(plan.pool_max)

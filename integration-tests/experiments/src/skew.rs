@@ -10,7 +10,7 @@ use crate::{
     plan::{Load, Plan},
     plot,
     report::{Report, Table},
-    stage::{self, ACCOUNT, DATABASE, Mode},
+    stage::{self, ACCOUNT, DATABASE, DEFAULT, Mode},
 };
 
 const CAP: u32 = 40;
@@ -140,6 +140,7 @@ fn plans(server: &str, mysql: &str, seconds: u64) -> Vec<Plan> {
         .enumerate()
         .map(|(node, tasks)| Plan {
             node: format!("node-{node}"),
+            workload: DEFAULT.to_owned(),
             server: Some(server.to_owned()),
             database: DATABASE.to_owned(),
             mysql: mysql.to_owned(),

@@ -8,7 +8,7 @@ use crate::{
     figures::{Run, median},
     plan::{Load, Plan},
     report::{Report, Table},
-    stage::{self, ACCOUNT, DATABASE, Mode},
+    stage::{self, ACCOUNT, DATABASE, DEFAULT, Mode},
 };
 
 const NODES: usize = 4;
@@ -106,6 +106,7 @@ fn plans(
                 .collect();
             Plan {
                 node: format!("node-{node}"),
+                workload: DEFAULT.to_owned(),
                 server: server.map(str::to_owned),
                 database: DATABASE.to_owned(),
                 mysql: mysql.to_owned(),

@@ -10,6 +10,8 @@ pub(crate) const DATABASE: &str = "orders";
 pub(crate) const ACCOUNT: &str = "app";
 /// What is kept back of the database's connections.
 const RESERVE: u32 = 20;
+/// The workload of nodes that are not told apart.
+pub(crate) const DEFAULT: &str = "default";
 /// Longest time for the server to see the database.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -48,9 +50,15 @@ pub(crate) async fn database(cap: u32) -> MariaDb {
 
 /// A server that leases them.
 pub(crate) async fn server(database: &MariaDb, cap: u32, mode: Mode) -> Server {
+    server_among(database, cap, mode, "").await
+}
+
+/// A server that leases them among `workloads`, as the configuration says it.
+pub(crate) async fn server_among(database: &MariaDb, cap: u32, mode: Mode, workloads: &str) -> Server {
     let (url, settings) = (database.url("leasehold"), mode.settings());
     let server = Server::start(&format!(
-        "[databases.{DATABASE}]\nurl = \"{url}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = {RESERVE}\n{settings}\n"
+        "[databases.{DATABASE}]\nurl = \"{url}\"\naccounts = [\"{ACCOUNT}\"]\nreserve = {RESERVE}\n{settings}\n\
+         {workloads}"
     ))
     .await;
     server.shows(DATABASE, BOUND, "the cap", |shown| shown.cap == cap).await;

@@ -9,7 +9,7 @@ use crate::{
     plan::{Load, Plan},
     plot,
     report::{Report, Table},
-    stage::{self, ACCOUNT, DATABASE, Mode},
+    stage::{self, ACCOUNT, DATABASE, DEFAULT, Mode},
 };
 
 const NODES: usize = 4;
@@ -126,6 +126,7 @@ fn plans(server: &str, mysql: &str, cap: u32, seconds: u64) -> Vec<Plan> {
     (0..NODES)
         .map(|node| Plan {
             node: format!("node-{node}"),
+            workload: DEFAULT.to_owned(),
             server: Some(server.to_owned()),
             database: DATABASE.to_owned(),
             mysql: mysql.to_owned(),
