@@ -235,6 +235,17 @@ fn nothing_changes(fleet: &mut Fleet, node: u32) -> Duration {
     fleet.took
 }
 
+/// An operator asks why a node waits.
+fn somebody_asks_why(fleet: &mut Fleet, node: u32) -> Duration {
+    let asked = SessionId(u128::from(node) + 1);
+    #[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+    let started = Instant::now();
+    let (found, _) = fleet.core.explain(fleet.now, |_, session, _| session == asked);
+    let took = started.elapsed();
+    assert_eq!(found.len(), 1);
+    took
+}
+
 /// A node has a task, and gets a free token for it. It gives it back, unmeasured.
 fn a_free_token_is_granted(fleet: &mut Fleet, node: u32) -> Duration {
     fleet.report(node, |demand| demand.waiting = 1);
@@ -264,6 +275,7 @@ fn benches(criterion: &mut Criterion) {
     curve(criterion, "nothing changes, tokens are asked for", Fleet::torn, nothing_changes);
     curve(criterion, "nothing changes, four workloads", Fleet::four, nothing_changes);
     curve(criterion, "nothing changes, 64 workloads", Fleet::sixty_four, nothing_changes);
+    curve(criterion, "an operator asks why", Fleet::torn, somebody_asks_why);
     curve(criterion, "a free token is granted", Fleet::calm, a_free_token_is_granted);
     curve(criterion, "a token moves, everybody waits", Fleet::crowded, a_token_moves);
     curve(criterion, "a token moves, tokens are asked for", Fleet::torn, a_token_moves);

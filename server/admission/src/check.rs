@@ -42,6 +42,7 @@ impl Core {
                 part.most_idle_is_most_idle();
             }
             database.promises_are_kept_count_of();
+            database.places_are_in_order(self.now);
             database.the_next_is_the_next(self.now);
             database.the_next_move_is_the_next_move(self.now);
             database.the_move_between_is_one_that_may_be(self.now);
@@ -98,6 +99,20 @@ impl Database {
         let targets = targets(claims, *tokens);
         let kept = self.workloads.iter().map(|workload| workload.target);
         assert!(claims.is_empty() || kept.eq(targets), "targets of workloads");
+    }
+
+    /// A place in line is one more than the number of those who come before.
+    fn places_are_in_order(&self, now: Time) {
+        for workload in &self.workloads {
+            let part = Part::of(self, workload);
+            let queued = || part.places.iter().filter_map(|(_, places)| places.queue);
+            let ages: Vec<EffectiveAge> =
+                queued().map(|(part, turn)| effective_age(&turn, part, now)).collect();
+            for age in &ages {
+                let before = ages.iter().filter(|other| *other > age).count();
+                assert_eq!(workload.orders.queue.before(*age, now), before, "a place in line");
+            }
+        }
     }
 
     fn promises_are_kept_count_of(&self) {

@@ -2,7 +2,7 @@
 //! everybody where it must: it is for people who ask, and no decision rests on it.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::{cmp::Reverse, time::Duration};
+use core::time::Duration;
 
 use crate::{
     DatabaseId, LeaseView, SessionId, Time,
@@ -166,10 +166,6 @@ impl Core {
     ) -> Explanation {
         let workload = asking.workload(database);
         let moves = database.moves.iter().filter(|step| step.receiver == session);
-        let mut holders: Vec<(&SessionId, &Lease)> = database.leases.iter().collect();
-        holders.sort_by_key(|(session, lease)| (Reverse(lease.held()), **session));
-        holders.retain(|(_, lease)| lease.held() > 0);
-        holders.truncate(HOLDERS);
         let holder = |(session, lease): (&SessionId, &Lease)| Holder {
             session: *session,
             node: self.node_of(*session),
@@ -201,7 +197,7 @@ impl Core {
                 reason: shadowed.reason,
                 ago: now.since(shadowed.at),
             }),
-            holders: holders.into_iter().map(holder).collect(),
+            holders: database.greatest_holders().into_iter().map(holder).collect(),
         }
     }
 
@@ -230,17 +226,25 @@ impl Database {
         }
     }
 
+    /// Those that hold most, the greatest first.
+    fn greatest_holders(&self) -> Vec<(&SessionId, &Lease)> {
+        let mut greatest: Vec<(&SessionId, &Lease)> = Vec::with_capacity(HOLDERS + 1);
+        for (session, lease) in self.leases.iter().filter(|(_, lease)| lease.held() > 0) {
+            let at = greatest.partition_point(|(_, other)| other.held() >= lease.held());
+            if at < HOLDERS {
+                greatest.insert(at, (session, lease));
+                greatest.truncate(HOLDERS);
+            }
+        }
+        greatest
+    }
+
     /// How many of its workload come before it for free capacity, and one.
     fn place(&self, session: SessionId, asking: Asking<'_>, now: Time) -> Option<u32> {
         let own = asking.effective_age(session, now)?;
         let workload = asking.workload(self);
-        let leases = self.leases.iter().filter(|(_, lease)| lease.workload == workload.id);
-        let leases = leases.map(|(session, lease)| (*session, Asking::Lease(lease)));
-        let calls = workload.calls.iter().map(|(request, call)| (request, Asking::Call(call)));
-        let before = leases
-            .chain(calls)
-            .filter(|(other, asking)| asking.effective_age(*other, now).is_some_and(|age| age > own));
-        Some(1 + before.count() as u32)
+        let calls = workload.calls.iter().filter(|(request, call)| age_of_call(*request, call, now) > own);
+        Some((1 + workload.orders.queue.before(own, now) + calls.count()) as u32)
     }
 }
 

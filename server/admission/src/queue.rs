@@ -98,6 +98,16 @@ impl Queue {
         first
     }
 
+    /// How many come before one of this age.
+    pub(crate) fn before(&self, age: EffectiveAge, now: Time) -> usize {
+        let ages = |(index, turns): (usize, &BTreeSet<Turn>)| {
+            let part = Part(index as u8 + 1);
+            // Within a part they stand in this order.
+            turns.iter().take_while(|turn| effective_age(turn, part, now) > age).count()
+        };
+        self.parts.iter().enumerate().map(ages).sum()
+    }
+
     /// When the oldest task of all began to wait.
     pub(crate) fn oldest(&self) -> Option<Time> {
         self.parts.iter().filter_map(|turns| turns.first()).map(|turn| turn.since).min()
