@@ -26,7 +26,7 @@ pub(crate) struct Caller {
     epoch: u32,
     request: u64,
     pub(crate) tokens: u32,
-    /// It prolongs the lease that it asks for.
+    /// It prolongs the lease that it asks for, or has.
     renews: bool,
     state: State,
     calls: Vec<Call>,
@@ -296,6 +296,8 @@ impl World {
                 State::Leased { until: until(*waited + *ttl) }
             }
             (State::Leased { until: before }, UnaryReply::Renewed { ttl }) => {
+                // Some fall silent, and go by what they were told.
+                self.callers[caller].renews = self.dice.chance(600);
                 State::Leased { until: before.max(until(*ttl)) }
             }
             (State::Leased { .. }, _) => State::Releasing,
