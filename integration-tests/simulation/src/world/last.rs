@@ -15,6 +15,9 @@ const FAILED: Duration = Duration::from_millis(700);
 /// Streams are slow for so long.
 const OVERSLEPT: Duration = Duration::from_millis(600);
 
+/// A commit, and what is said because of it.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// Everybody works for so long before a fault.
 const AT_WORK: Duration = Duration::from_millis(300);
 
@@ -137,7 +140,12 @@ impl World {
                 attached.is_some() && attached != before
             };
             self.pass_until(self.plan.longest_ttl(), heard);
-            let soon = self.dice.tail(self.plan.delay, 4);
+            let mut soon = self.dice.tail(self.plan.delay, 4);
+            if self.dice.chance(300) {
+                // The Welcome comes too late to live by.
+                self.nodes[node].clock.leap(self.now, self.plan.shortest_ttl());
+                soon += self.plan.delay * 8 + MOMENT;
+            }
             self.pass(soon);
         }
         self.nodes[node].partitions += 1;
