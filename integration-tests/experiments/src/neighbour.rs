@@ -75,8 +75,8 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
         table.row([
             division.to_owned(),
             format!("{alone:.1}"),
-            format!("{web_p50:.1}"),
-            format!("{web_p99:.1}"),
+            waited(web_p50, web_rate),
+            waited(web_p99, web_rate),
             format!("{:.1}", 2.0 * alone + BATCH_HOLD.as_secs_f64() * 1_000.0),
             format!("{batch_p50:.0}"),
             format!("{web_rate:.0}"),
@@ -89,4 +89,9 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
          `{BATCH_QUERY}`, over and over, fair(100 ms). Medians of {runs} runs of {seconds} s."
     ));
     report.table(&table);
+}
+
+/// A wait, if anybody was served at all.
+fn waited(ms: f64, served_a_second: f64) -> String {
+    if served_a_second > 0.0 { format!("{ms:.1}") } else { "none was served".to_owned() }
 }
