@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::{
     Claim, Close, DatabaseId, Demand, Effect, Hello, Note, SessionId, StreamId, Terms, Time, Welcome,
     core::Core,
-    durable::{Change, Kind, Outcome},
+    durable::{self, Change, Kind, Outcome},
     lease::{Lease, Standing},
     session::Session,
     silence::REMEMBERED_TTLS,
@@ -191,12 +191,15 @@ impl Core {
     pub(crate) fn keep_alive(&mut self, now: Time, stream: StreamId, id: u64, effects: &mut Vec<Effect>) {
         let Some(session) = self.heard(stream, effects) else { return };
         effects.push(Effect::KeepAlive { stream, id });
-        for database in self.sessions[&session].databases.clone() {
-            let at = &mut self.databases[database.0 as usize];
-            if at.leases.get(&session).is_some_and(Lease::is_doubted) {
-                at.change(session, Lease::stands_by_its_report);
-                self.decide(now, database, effects);
-            }
+        let leases = |database: &DatabaseId| &self.databases[database.0 as usize].leases;
+        let is_doubted =
+            |database: &DatabaseId| leases(database).get(&session).is_some_and(Lease::is_doubted);
+        // Hardly ever any.
+        let doubted: Vec<DatabaseId> =
+            self.sessions[&session].databases.iter().copied().filter(is_doubted).collect();
+        for database in doubted {
+            self.databases[database.0 as usize].change(session, Lease::stands_by_its_report);
+            self.decide(now, database, effects);
         }
     }
 
@@ -380,21 +383,24 @@ impl Core {
     /// Writes that a session is silent no more, if a silence was written. A server
     /// that started from that silence would expire it sooner than it was told.
     pub(crate) fn end_silence(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
-        let running = self.running();
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let record = session.record(running);
-        if session.written.as_ref().is_some_and(|written| written.silent_ms > record.silent_ms) {
-            session.written = Some(record.clone());
-            effects.push(Effect::Commit(Change::PutSession(id, record)));
-        }
+        self.write_session_if(id, Session::has_written_silence_beyond, effects);
     }
 
     /// Writes the record of a session, if it is worth it.
     pub(crate) fn write_session(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
+        self.write_session_if(id, Session::is_stale, effects);
+    }
+
+    fn write_session_if(
+        &mut self,
+        id: SessionId,
+        wanted: fn(&Session, &durable::Session) -> bool,
+        effects: &mut Vec<Effect>,
+    ) {
         let running = self.running();
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let record = session.record(running);
-        if session.is_stale(&record) {
+        if wanted(session, &record) {
             session.written = Some(record.clone());
             effects.push(Effect::Commit(Change::PutSession(id, record)));
         }

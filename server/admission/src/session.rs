@@ -83,6 +83,11 @@ impl Session {
         !same || silence >= worth_writing
     }
 
+    /// Whether a longer silence is written than the record has.
+    pub(crate) fn has_written_silence_beyond(&self, record: &durable::Session) -> bool {
+        self.written.as_ref().is_some_and(|written| written.silent_ms > record.silent_ms)
+    }
+
     /// The standing of its leases after a restart at `now`.
     pub(crate) fn standing(&self, now: Time) -> Standing {
         match &self.kind {

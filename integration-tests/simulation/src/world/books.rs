@@ -39,7 +39,8 @@ impl World {
         }
     }
 
-    fn sessions(&self) -> Vec<SessionView> {
+    /// All sessions, as the server sees them; none while it is down.
+    pub(crate) fn sessions(&self) -> Vec<SessionView> {
         let now = self.server.now(self.now);
         self.server.driver.as_ref().map(|driver| driver.core.sessions(now)).unwrap_or_default()
     }

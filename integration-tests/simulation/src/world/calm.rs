@@ -71,8 +71,7 @@ impl World {
     /// Operators evict what nobody can give back: dead processes, and leases of
     /// callers, that keep tokens where no probe looks.
     pub(crate) fn operators_evict(&mut self) {
-        let Some(driver) = &self.server.driver else { return };
-        for session in driver.core.sessions(self.server.now(self.now)) {
+        for session in self.sessions() {
             let dead = process_of(session.id).is_none_or(|process| !self.processes[process].is_alive());
             let kept = session.leases.iter().any(|lease| lease.database == DatabaseId(1));
             if dead && kept && session.state == SessionState::Quarantined {
@@ -82,7 +81,7 @@ impl World {
     }
 
     pub(crate) fn everybody_rests(&mut self) {
-        let processes: Vec<usize> = self.nodes.iter().filter_map(|node| node.process).collect();
+        let processes = self.all_processes();
         for process in &processes {
             for database in 0..self.plan.databases.len() {
                 self.set_load(*process, database, 0);
@@ -126,7 +125,7 @@ impl World {
 
     fn each_gets_one(&mut self, database: usize) {
         let whole = self.whole(database) as usize;
-        let nodes: Vec<usize> = self.nodes.iter().filter_map(|node| node.process).take(whole).collect();
+        let nodes: Vec<usize> = self.all_processes().into_iter().take(whole).collect();
         for process in &nodes {
             self.set_load(*process, database, 1);
         }
@@ -165,7 +164,7 @@ impl World {
     }
 
     fn a_cut_takes_effect(&mut self, database: usize) {
-        let processes: Vec<usize> = self.nodes.iter().filter_map(|node| node.process).collect();
+        let processes = self.all_processes();
         for process in &processes {
             self.set_load(*process, database, 2);
         }

@@ -48,17 +48,8 @@ impl World {
             }
             FaultKind::Leap(node) => self.nodes[node].clock.leap(self.now, lasts),
             FaultKind::Retire(node) => self.retire_process(node),
-            FaultKind::Partition(node) => {
-                self.nodes[node].partitions += 1;
-                self.partitioned(node);
-            }
-            FaultKind::Break { node, server_last } => {
-                let process = self.nodes[node].process;
-                let open = |stream: &super::Stream| Some(stream.process) == process && stream.node_open;
-                if let Some(stream) = self.streams.iter().rposition(open) {
-                    self.break_stream(stream, server_last, lasts);
-                }
-            }
+            FaultKind::Partition(node) => self.cut_off(node),
+            FaultKind::Break { node, server_last } => self.break_newest_stream(node, server_last, lasts),
             FaultKind::Stall(node) => self.nodes[node].stalled += 1,
             FaultKind::Slow(node) => self.nodes[node].slow += 1,
             FaultKind::Former(node) => self.nodes[node].former += 1,
@@ -115,12 +106,7 @@ impl World {
             | FaultKind::Break { .. }
             | FaultKind::ServerLeap
             | FaultKind::CrashLoop => {}
-            FaultKind::Partition(node) => {
-                self.nodes[node].partitions -= 1;
-                if self.nodes[node].partitions == 0 {
-                    self.flush();
-                }
-            }
+            FaultKind::Partition(node) => self.no_longer_cut_off(node),
             FaultKind::Stall(node) => {
                 self.nodes[node].stalled = self.nodes[node].stalled.saturating_sub(1);
                 if self.nodes[node].stalled == 0 {

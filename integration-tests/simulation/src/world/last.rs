@@ -52,7 +52,7 @@ impl World {
 
     fn everybody_is_attached(&mut self) {
         let attached = |world: &World| {
-            let mut processes = world.nodes.iter().filter_map(|node| node.process);
+            let mut processes = world.all_processes().into_iter();
             world.server.is_up() && processes.all(|process| world.processes[process].attached.is_some())
         };
         self.pass_until(self.plan.longest_ttl() * 2, attached);
@@ -134,7 +134,7 @@ impl World {
         }
         if self.dice.chance(700) {
             let before = self.processes[cut_off].attached;
-            self.says_hello(node);
+            self.break_newest_stream(node, false, Duration::ZERO);
             let heard = |world: &World| {
                 let attached = world.processes[cut_off].attached;
                 attached.is_some() && attached != before
@@ -148,8 +148,7 @@ impl World {
             }
             self.pass(soon);
         }
-        self.nodes[node].partitions += 1;
-        self.partitioned(node);
+        self.cut_off(node);
         // What is taken before the deadline is held for as long as anybody may.
         self.pass(self.plan.shortest_ttl().mul_f64(0.95));
         self.hold_on(cut_off, 1);
@@ -158,8 +157,7 @@ impl World {
             self.let_all_go(cut_off, 1);
         }
         self.pass(self.plan.longest_ttl() + self.plan.longest_grace());
-        self.nodes[node].partitions -= 1;
-        self.flush();
+        self.no_longer_cut_off(node);
         self.set_policy(self.plan.databases[1].settings.on_loss);
     }
 
@@ -182,25 +180,13 @@ impl World {
         self.configure(1, |settings| settings.on_loss = on_loss);
     }
 
+    /// The streams of all nodes break, and they open others.
     fn everybody_says_hello(&mut self) {
         for node in 0..self.plan.nodes {
-            self.says_hello(node);
+            self.break_newest_stream(node, false, Duration::ZERO);
         }
         self.pass(AT_WORK);
         self.everybody_is_attached();
         self.pass(AT_WORK);
-    }
-
-    /// The stream of a node breaks, and it opens another one.
-    fn says_hello(&mut self, node: usize) {
-        let process = self.nodes[node].process;
-        let open = |stream: &super::Stream| Some(stream.process) == process && stream.node_open;
-        if let Some(stream) = self.streams.iter().rposition(open) {
-            self.break_stream(stream, false, Duration::ZERO);
-        }
-    }
-
-    fn all_processes(&self) -> Vec<usize> {
-        self.nodes.iter().filter_map(|node| node.process).collect()
     }
 }

@@ -231,9 +231,19 @@ impl World {
         }
     }
 
+    /// The newest stream of a node breaks, if it has one.
+    pub(crate) fn break_newest_stream(&mut self, node: usize, server_last: bool, later: Duration) {
+        let process = self.nodes[node].process;
+        let open = |stream: &Stream| Some(stream.process) == process && stream.node_open;
+        if let Some(stream) = self.streams.iter().rposition(open) {
+            self.break_stream(stream, server_last, later);
+        }
+    }
+
     /// Nothing passes between a node and the server from now on: the transports
     /// find out after a while.
-    pub(crate) fn partitioned(&mut self, node: usize) {
+    pub(crate) fn cut_off(&mut self, node: usize) {
+        self.nodes[node].partitions += 1;
         for stream in 0..self.streams.len() {
             let open = &self.streams[stream];
             if self.processes[open.process].node == node && (open.server.is_some() || open.node_open) {
@@ -241,6 +251,14 @@ impl World {
                 self.after(KEEP_ALIVE + server, Event::KeepAliveFails { stream, at: Side::Server });
                 self.after(KEEP_ALIVE + node, Event::KeepAliveFails { stream, at: Side::Node });
             }
+        }
+    }
+
+    /// One partition of a node is over.
+    pub(crate) fn no_longer_cut_off(&mut self, node: usize) {
+        self.nodes[node].partitions -= 1;
+        if self.nodes[node].partitions == 0 {
+            self.flush();
         }
     }
 

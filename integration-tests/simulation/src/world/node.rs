@@ -163,6 +163,11 @@ impl World {
         self.after(Duration::ZERO, Event::Load { process: number });
     }
 
+    /// The processes that live.
+    pub(crate) fn all_processes(&self) -> Vec<usize> {
+        self.nodes.iter().filter_map(|node| node.process).collect()
+    }
+
     /// A process dies. Its connections last for `lasting`, if that is given, or
     /// until the database has noticed.
     pub(crate) fn kill_process(&mut self, node: usize, lasting: Option<Duration>) {

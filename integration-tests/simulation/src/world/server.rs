@@ -4,15 +4,11 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    self as core, Allotment, Claim, Close, Core, DatabaseId, DatabaseSettings, Demand, Effect,
-    Event as CoreEvent, Hello, Note, SessionId, Time, Welcome, durable::Change,
+    self as core, Claim, Close, Core, DatabaseId, DatabaseSettings, Effect, Event as CoreEvent, Hello, Note,
+    SessionId, Time, Welcome, durable::Change,
 };
-use leasehold_client::{
-    governed::{Levels, Recall},
-    session::message::{
-        self, DatabaseName, DatabaseTerms, FromServer, Generation, KeepAliveId, LossPolicy, Sequence, Terms,
-        ToServer,
-    },
+use leasehold_client::session::message::{
+    self, DatabaseName, DatabaseTerms, FromServer, Generation, KeepAliveId, ToServer,
 };
 
 use super::{Event, World, crashes::CrashLoop, network::Parcel};
@@ -21,6 +17,7 @@ use crate::{
     driver::{Begun, Driver},
     store::Attempt,
     time::{Clock, Moment},
+    translate,
 };
 
 /// A node sends a keep-alive this often in a TTL.
@@ -269,7 +266,7 @@ impl World {
             Effect::Commit(_) | Effect::Note(_) => {}
             Effect::Welcome { stream, welcome } => self.say_welcome(World::stream_of(stream), &welcome),
             Effect::Allotment { stream, database, allotment, .. } => {
-                let message = FromServer::Allotment(from_core(self.name(database), allotment));
+                let message = FromServer::Allotment(translate::from_core(self.name(database), allotment));
                 self.say_down(World::stream_of(stream), message);
             }
             Effect::KeepAlive { stream, id } => {
@@ -306,14 +303,7 @@ impl World {
         }
         let databases = welcome.terms.iter().map(|terms| DatabaseTerms {
             database: self.name(terms.database),
-            terms: Some(Terms {
-                sequence: Sequence(terms.sequence),
-                on_loss: match terms.on_loss {
-                    core::LossPolicy::Keep => LossPolicy::Keep,
-                    core::LossPolicy::Fence => LossPolicy::Fence,
-                },
-                quantum: terms.quantum,
-            }),
+            terms: Some(translate::terms(terms)),
         });
         let message = message::Welcome {
             generation: Generation(self.server.generation),
@@ -355,7 +345,7 @@ impl World {
             ToServer::Demand(demand) => CoreEvent::Demand {
                 stream: id,
                 database: self.database(&demand.database),
-                demand: to_core(demand.acknowledged, demand.levels),
+                demand: translate::to_core(demand.acknowledged, demand.levels),
             },
             ToServer::KeepAlive(KeepAliveId(keep_alive)) => {
                 CoreEvent::KeepAlive { stream: id, id: keep_alive }
@@ -368,7 +358,7 @@ impl World {
     fn hello_to_core(&self, stream: core::StreamId, hello: &message::Hello) -> Hello {
         let claims = hello.claims.iter().map(|claim| Claim {
             database: self.database(&claim.database),
-            demand: to_core(claim.acknowledged, claim.levels),
+            demand: translate::to_core(claim.acknowledged, claim.levels),
         });
         Hello {
             stream,
@@ -403,36 +393,5 @@ impl World {
             self.after(soon, event);
         }
         self.flush();
-    }
-}
-
-fn to_core(acknowledged: Sequence, levels: Levels) -> Demand {
-    let Levels { holding, established, opening, closing, in_use, idle, waiting, wanted, .. } = levels;
-    Demand {
-        acknowledged: acknowledged.0,
-        holding,
-        established,
-        opening,
-        closing,
-        in_use,
-        idle,
-        waiting,
-        wanted,
-        oldest_wait: levels.oldest_wait,
-        mean_hold: levels.mean_hold,
-        mean_connect: levels.mean_connect,
-    }
-}
-
-fn from_core(database: DatabaseName, allotment: Allotment) -> message::Allotment {
-    message::Allotment {
-        database,
-        sequence: Sequence(allotment.sequence),
-        tokens: allotment.tokens,
-        recall: match allotment.recall {
-            core::Recall::None => Recall::None,
-            core::Recall::Idle => Recall::Idle,
-            core::Recall::NextReturn => Recall::NextReturn,
-        },
     }
 }
