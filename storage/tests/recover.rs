@@ -3,8 +3,10 @@
 //! above all earlier ones, and the damaged files are still there afterwards.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use leasehold_admission::SessionId;
@@ -13,6 +15,9 @@ use tempfile::TempDir;
 
 /// The time of the recovery.
 const NOW: u64 = 1_800_000_000;
+
+/// Longest time for a store to be closed.
+const CLOSED: Duration = Duration::from_secs(10);
 
 /// A closed store with some commits, and what it should hold.
 struct Stored {
@@ -30,7 +35,21 @@ impl Stored {
             store.commit(&[Change::PutCap(name.into(), cap)]).expect("the commit succeeds");
         }
         let state = store.load().expect("the state loads");
-        Stored { directory, state }
+        drop(store);
+        let stored = Stored { directory, state };
+        stored.wait_until_closed();
+        stored
+    }
+
+    /// The database's own lock lasts for a moment longer than its store.
+    #[expect(clippy::disallowed_methods, reason = "a bounded wait for another thread")]
+    fn wait_until_closed(&self) {
+        let database = File::open(self.database()).expect("the file opens");
+        let end = Instant::now() + CLOSED;
+        while let Err(error) = database.try_lock() {
+            assert!(Instant::now() < end, "the closed store is still locked: {error}");
+            thread::yield_now();
+        }
     }
 
     fn path(&self) -> PathBuf {
