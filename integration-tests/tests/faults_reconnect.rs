@@ -69,19 +69,21 @@ async fn five_hundred_sessions_come_back_spread_out_and_open_nothing() {
     assert_eq!(fleet.database.connections(ACCOUNT).await, SESSIONS);
 
     let attempts: Vec<Instant> = proxy.arrivals().into_iter().filter(|arrival| *arrival > away).collect();
-    // What was due while this process was not running comes at once.
+    // One after the other, after pauses of 0.1 to 1 times what doubles from 50 ms
+    // to 1 s: some ten times within the outage and the time after it. The proxy
+    // accepts what its server refuses, and the transport then often connects once
+    // more by itself.
+    let most = 2 * 15 * SESSIONS as usize;
+    let count = attempts.len();
+    assert!(count <= most, "{count} attempts to connect, more than {most}");
+    // Spread out: without jitter they would all come in one slot of a second. What
+    // was due while this process was not running comes at once.
     let slot = SLOT + delays.longest();
-    let busiest = busiest_slot(&attempts, slot);
-    measured(format_args!("{} attempts to connect, at most {busiest} within {slot:?}", attempts.len()));
-    // One after the other, a pause that doubles from 50 ms to 1 s: within 3 s
-    // of outage and the time after it each session tries some eight times.
-    let most = 12 * SESSIONS as usize;
-    assert!(attempts.len() <= most, "{} attempts to connect, more than {most}", attempts.len());
-    // Spread out: without jitter they would all come in one slot of a second.
     let later: Vec<Instant> =
         attempts.into_iter().filter(|attempt| *attempt > away + Duration::from_secs(1)).collect();
     let busiest = busiest_slot(&later, slot);
-    let most = (f64::from(SESSIONS) / 2.0 * slot.div_duration_f64(SLOT)) as usize;
+    measured(format_args!("{count} attempts to connect, after a second at most {busiest} within {slot:?}"));
+    let most = (2.0 * f64::from(SESSIONS) / 3.0 * slot.div_duration_f64(SLOT)) as usize;
     assert!(busiest <= most, "{busiest} of {SESSIONS} came within {slot:?}, more than {most}");
 
     // None was lost for the future either: all can have another connection.

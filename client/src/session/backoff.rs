@@ -1,14 +1,19 @@
 //! Which endpoint to try next, and when: each in turn, then a pause that
-//! doubles with every fruitless round. Knows nothing of connections.
+//! doubles with every fruitless round, most of it left to chance: a fleet that
+//! loses its server in one moment shall not come back in waves. Knows nothing
+//! of connections.
 
 use std::time::Duration;
 
-/// Pause after the first round of endpoints that failed.
+/// Longest pause after the first round of endpoints that failed.
 pub const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest pause between two rounds. Below two seconds, in which a restarted
 /// server has its nodes back.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A pause lasts at least this part of the longest that it might.
+const LEAST_PART: u32 = 10;
 
 /// The turn of the endpoints. Jitter comes from a seed, so that a simulation
 /// can repeat it.
@@ -60,7 +65,7 @@ impl Backoff {
     fn pause(&mut self, rounds: u32) -> Duration {
         let doublings = rounds.saturating_sub(1).min(16);
         let longest = SHORTEST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-        self.between(longest / 2, longest)
+        self.between(longest / LEAST_PART, longest)
     }
 
     fn between(&mut self, low: Duration, high: Duration) -> Duration {
@@ -79,10 +84,28 @@ mod tests {
         let pauses: Vec<Duration> = (0..12).map(|_| backoff.failed()).collect();
         for (round, pause) in pauses.iter().enumerate() {
             let longest = (SHORTEST_PAUSE * (1 << round.min(10))).min(LONGEST_PAUSE);
-            assert!(*pause >= longest / 2 && *pause <= longest, "round {round}: {pause:?}");
+            assert!(*pause >= longest / LEAST_PART && *pause <= longest, "round {round}: {pause:?}");
         }
         backoff.succeeded();
         assert!(backoff.failed() <= SHORTEST_PAUSE);
+    }
+
+    #[test]
+    fn those_who_failed_together_do_not_come_back_together() {
+        const SESSIONS: u64 = 500;
+        const SLOT: u128 = 100;
+        let mut slots = [0_u32; 40];
+        for seed in 0..SESSIONS {
+            let (mut backoff, mut at) = (Backoff::new(1, seed), Duration::ZERO);
+            loop {
+                at += backoff.failed();
+                let Some(slot) = slots.get_mut((at.as_millis() / SLOT) as usize) else { break };
+                *slot += 1;
+            }
+        }
+        // Evenly spread it would be 91, the longest pause being 550 ms on average.
+        let busiest = slots[10..].iter().max().expect("there are slots");
+        assert!(*busiest < 130, "{busiest} of {SESSIONS} come at once: {slots:?}");
     }
 
     #[test]
@@ -96,6 +119,6 @@ mod tests {
         assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
         let third_round: Vec<Duration> = (0..3).map(|_| backoff.failed()).collect();
         assert!(third_round[0] <= SHORTEST_PAUSE && third_round[1] <= SHORTEST_PAUSE);
-        assert!(third_round[2] >= SHORTEST_PAUSE * 2);
+        assert!(third_round[2] >= SHORTEST_PAUSE * 4 / LEAST_PART);
     }
 }
