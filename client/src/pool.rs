@@ -59,7 +59,8 @@ impl<M: Manager + 'static> LeasedPool<M> {
     ///
     /// It waits at most `wait_timeout` for a token or a connection; connecting
     /// takes at most `create_timeout` on top. Dropping the future at any point
-    /// leaves nothing behind. The source line of the call is counted in
+    /// loses nothing; a connect that has begun goes on, and its connection stays
+    /// in the pool. The source line of the call is counted in
     /// [`statistics`](Self::statistics).
     ///
     /// Errors: see [`Error`].

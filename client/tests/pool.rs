@@ -98,18 +98,45 @@ async fn a_zero_wait_does_not_wait() {
 }
 
 #[tokio::test]
+async fn a_connect_goes_on_without_its_checkout_and_the_next_one_has_its_connection() {
+    let scene = Scene::new(1);
+    Database::shut(&scene.database.create_gate);
+    let get = || {
+        let pool = scene.pool.clone();
+        tokio::spawn(async move { pool.get().await.map(|connection| connection.number) })
+    };
+    let first = get();
+    scene.settled([1, 0, 0, 1, 0, 0]).await;
+    first.abort();
+    assert!(first.await.is_err_and(|error| error.is_cancelled()));
+    // Its token is not to be had: half a login is a connection to the database.
+    let second = get();
+    scene.settled([1, 0, 0, 1, 0, 1]).await;
+    Database::open_gate(&scene.database.create_gate);
+    assert_eq!(second.await.expect("it does not panic").expect("it waits no longer"), 0);
+    scene.settled([1, 0, 1, 0, 0, 0]).await;
+    assert_eq!(scene.database.made.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_connect_that_goes_on_without_its_checkout_leaves_with_its_pool() {
+    let scene = Scene::new(1);
+    Database::shut(&scene.database.create_gate);
+    assert!(tokio::time::timeout(SHORT, scene.pool.get()).await.is_err());
+    scene.settled([1, 0, 0, 1, 0, 0]).await;
+    let close = tokio::spawn({
+        let pool = scene.pool.clone();
+        async move { pool.close().await }
+    });
+    assert!(reached(|| scene.pool.is_closed()).await);
+    Database::open_gate(&scene.database.create_gate);
+    close.await.expect("it does not panic").expect("nothing is in use");
+    assert_eq!((scene.database.open(), scene.pool.status().holding), (0, 0));
+}
+
+#[tokio::test]
 async fn a_cancelled_checkout_leaves_nothing_behind() {
     let scene = Scene::new(1);
-    // While it connects.
-    Database::shut(&scene.database.create_gate);
-    let get = tokio::spawn({
-        let pool = scene.pool.clone();
-        async move { drop(pool.get().await) }
-    });
-    scene.settled([1, 0, 0, 1, 0, 0]).await;
-    get.abort();
-    scene.settled([1, 0, 0, 0, 0, 0]).await;
-    Database::open_gate(&scene.database.create_gate);
     // While it waits.
     let held = scene.pool.get().await.expect("it connects");
     assert!(tokio::time::timeout(SHORT, scene.pool.get()).await.is_err());

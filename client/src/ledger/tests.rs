@@ -118,7 +118,7 @@ impl Table {
             Move::Warm => {
                 if self.state.begin_warm(self.now, &mut effects) {
                     let connection = self.connection();
-                    self.state.warmed(connection, Duration::ZERO, self.now, &mut effects);
+                    self.state.opened_idle(connection, Duration::ZERO, self.now, &mut effects);
                 }
             }
             Move::Reap => self.state.reap(Some(Self::IDLE_TIMEOUT), |_| false, self.now, &mut effects),

@@ -20,8 +20,9 @@ impl<T, W> State<T, W> {
         begins
     }
 
-    /// A connect for the warm minimum succeeded.
-    pub fn warmed(&mut self, connection: T, took: Duration, now: Time, effects: &mut Effects<T, W>) {
+    /// A connect succeeded that no task waits for: one for the warm minimum, or
+    /// one whose task was dropped meanwhile.
+    pub fn opened_idle(&mut self, connection: T, took: Duration, now: Time, effects: &mut Effects<T, W>) {
         match self.count_opened(took, now) {
             Opened::InUse => self.put_connection(connection, now, effects),
             Opened::Lapsed | Opened::Closed => effects.close.push(connection),

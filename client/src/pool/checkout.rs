@@ -1,8 +1,8 @@
 //! The way of a task to a connection: take an idle one or a token, else wait;
 //! test the one, connect with the other. Knows nothing of levels or reports.
 //!
-//! Dropping the future at any point leaves nothing behind: a claim is always
-//! held by something whose drop passes it on.
+//! Dropping the future at any point loses nothing: a claim is always held by
+//! something whose drop passes it on.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;

@@ -36,7 +36,9 @@ pub(crate) struct Connecting {
     begun: Time,
     since: Time,
     pause: Duration,
-    pub(super) connection: Option<usize>,
+    connection: Option<usize>,
+    /// Its task was answered without it.
+    abandoned: bool,
 }
 
 impl World {
@@ -44,7 +46,8 @@ impl World {
     pub(super) fn begin_connect(&mut self, place: Place, ticket: Ticket) {
         let begun = self.tell_time(place.process);
         let pause = SHORTEST_PAUSE;
-        let connecting = Connecting { ticket, begun, since: begun, pause, connection: None };
+        let connecting =
+            Connecting { ticket, begun, since: begun, pause, connection: None, abandoned: false };
         self.enter(place, TaskState::Connecting(connecting));
         self.task_connects(place);
     }
@@ -56,12 +59,12 @@ impl World {
         let pool = self.pool(place);
         match pool.change(Ledger::may_use) {
             MayUse::Yes => {}
-            MayUse::Lapsed => return self.lapsed(place, connecting.ticket),
-            MayUse::Closed => return self.not_warm(place),
+            MayUse::Lapsed => return self.lapsed(place, connecting),
+            MayUse::Closed => return self.came_to_nothing(place, connecting.abandoned),
         }
         if now.since(connecting.begun) >= CREATE_TIMEOUT {
             pool.change(|ledger, _, effects| ledger.open_failed(true, effects));
-            return self.not_warm(place);
+            return self.came_to_nothing(place, connecting.abandoned);
         }
         let connection = self.databases.begin(place.database, place.process);
         (connecting.connection, connecting.since) = (Some(connection), now);
@@ -70,23 +73,37 @@ impl World {
         let epoch = self.at(place).epoch;
         let way = self.dice.tail(Duration::from_micros(100), 6);
         self.after(way, Event::Arrives { connection, database, task, epoch });
-        if place.task != WARM && !self.calm && self.dice.chance(30) {
+        if place.task != WARM && !self.calm && !connecting.abandoned && self.dice.chance(30) {
             let soon = self.dice.millis(0, 10);
             self.plan(place, soon, TaskStep::Leaves);
         }
     }
 
+    /// The task is dropped; its connect goes on.
+    pub(super) fn abandon(&mut self, place: Place, connecting: Connecting) {
+        let task = self.at(place);
+        task.answered += 1;
+        // What was planned for the connect still happens.
+        task.state = TaskState::Connecting(Connecting { abandoned: true, ..connecting });
+    }
+
     /// A connect has no token any more; another may come.
-    pub(super) fn lapsed(&mut self, place: Place, ticket: Ticket) {
-        if place.task == WARM { self.not_warm(place) } else { self.ask(place, ticket, |_, _| {}) }
+    fn lapsed(&mut self, place: Place, Connecting { ticket, abandoned, .. }: Connecting) {
+        if place.task == WARM || abandoned {
+            self.came_to_nothing(place, abandoned);
+        } else {
+            self.ask(place, ticket, |_, _| {});
+        }
     }
 
     /// A connect came to nothing.
-    pub(super) fn not_warm(&mut self, place: Place) {
+    fn came_to_nothing(&mut self, place: Place, abandoned: bool) {
         if place.task == WARM {
             self.enter(place, TaskState::Resting);
             self.plan(place, REST, TaskStep::Begins);
             self.processes[place.process].warming[place.database] = false;
+        } else if abandoned {
+            self.rest(place);
         } else {
             self.answer(place);
         }
@@ -98,7 +115,9 @@ impl World {
         let seen = self.databases.connections[connection];
         let dead = !self.processes[seen.process].is_alive();
         if seen.given_up || dead {
-            self.give_up(Some(connection));
+            if self.databases.let_go(connection) {
+                self.free_later(connection);
+            }
             return;
         }
         let slow = if self.dice.chance(30) {
@@ -128,14 +147,18 @@ impl World {
             }
             Arrival::Down => {
                 pool.change(|ledger, _, effects| ledger.open_failed(false, effects));
-                return self.not_warm(place);
+                return self.came_to_nothing(place, connecting.abandoned);
             }
         }
         let Some(id) = connecting.connection else { return };
         let connection = Connection { id, fences: pool.fences() };
         let took = now.since(connecting.since);
+        if connecting.abandoned {
+            pool.change(|ledger, now, effects| ledger.opened_idle(connection, took, now, effects));
+            return self.rest(place);
+        }
         if place.task == WARM {
-            pool.change(|ledger, now, effects| ledger.warmed(connection, took, now, effects));
+            pool.change(|ledger, now, effects| ledger.opened_idle(connection, took, now, effects));
             self.enter(place, TaskState::Resting);
             self.processes[place.process].warming[place.database] = false;
             return self.warm_up(place.process, place.database);
@@ -153,13 +176,6 @@ impl World {
                 self.start_close(place.process, place.database, connection);
                 self.answer(place);
             }
-        }
-    }
-
-    /// A connect is given up, wherever it is.
-    pub(super) fn give_up(&mut self, connection: Option<usize>) {
-        if let Some(connection) = connection.filter(|connection| self.databases.let_go(*connection)) {
-            self.free_later(connection);
         }
     }
 

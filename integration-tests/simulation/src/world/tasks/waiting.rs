@@ -118,10 +118,7 @@ impl World {
                 pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
                 self.start_close(place.process, place.database, connection);
             }
-            TaskState::Connecting(connecting) => {
-                pool.change(|ledger, _, effects| ledger.open_failed(false, effects));
-                self.give_up(connecting.connection);
-            }
+            TaskState::Connecting(connecting) => return self.abandon(place, connecting),
             TaskState::Resting | TaskState::Using(..) | TaskState::Detached(..) | TaskState::Resetting(_) => {
                 broken(Invariant::Assertion, format!("{place:?} cannot leave"));
             }
