@@ -77,7 +77,6 @@ fn database_terms(from: &v1::DatabaseTerms) -> Result<DatabaseTerms, BadMessage>
 }
 
 fn terms(from: &v1::DatabaseTerms) -> Result<Terms, BadMessage> {
-    let longest = milliseconds(LONGEST_DURATION).saturating_mul(1_000);
     let on_loss = match v1::LossPolicy::try_from(from.on_loss) {
         Ok(v1::LossPolicy::Keep) => LossPolicy::Keep,
         Ok(v1::LossPolicy::Fence) => LossPolicy::Fence,
@@ -89,8 +88,13 @@ fn terms(from: &v1::DatabaseTerms) -> Result<Terms, BadMessage> {
         // Zero would acknowledge nothing, so the Welcome would stay unanswered.
         sequence: Sequence(bounded("sequence", from.sequence, 1, u64::MAX)?),
         on_loss,
-        quantum: Duration::from_micros(bounded("quantum_us", from.quantum_us, 0, longest)?),
+        quantum: quantum(from.quantum_us)?,
     })
+}
+
+fn quantum(microseconds: u64) -> Result<Duration, BadMessage> {
+    let longest = milliseconds(LONGEST_DURATION).saturating_mul(1_000);
+    bounded("quantum_us", microseconds, 0, longest).map(Duration::from_micros)
 }
 
 fn allotment(from: &v1::Allotment) -> Result<Allotment, BadMessage> {
@@ -105,6 +109,7 @@ fn allotment(from: &v1::Allotment) -> Result<Allotment, BadMessage> {
         sequence: Sequence(bounded("sequence", from.sequence, 1, u64::MAX)?),
         tokens: from.tokens,
         recall,
+        quantum: from.quantum_us.map(quantum).transpose()?,
     })
 }
 
@@ -130,7 +135,13 @@ mod tests {
 
     /// What a server says, as bytes.
     fn good_messages() -> Vec<Vec<u8>> {
-        let allotment = v1::Allotment { database: "orders".into(), sequence: 7, tokens: 300, recall: 2 };
+        let allotment = v1::Allotment {
+            database: "orders".into(),
+            sequence: 7,
+            tokens: 300,
+            recall: 2,
+            quantum_us: Some(100_000),
+        };
         let kinds = [Kind::Welcome(good_welcome()), Kind::Allotment(allotment)];
         kinds.into_iter().map(|kind| v1::ServerMessage { kind: Some(kind) }.encode_to_vec()).collect()
     }
@@ -210,7 +221,18 @@ mod tests {
             Kind::Allotment(v1::Allotment { sequence: 1, ..Default::default() }),
             "a message about no valid database: a database's name has 1 to 128 bytes of UTF-8, not 0",
         );
-        let strange = v1::Allotment { database: "orders".into(), sequence: 1, tokens: 1, recall: 9 };
+        let endless = v1::Allotment {
+            database: "orders".into(),
+            sequence: 1,
+            quantum_us: Some(u64::MAX),
+            ..Default::default()
+        };
+        check(
+            Kind::Allotment(endless),
+            "quantum_us is 18446744073709551615, which is not from 0 to 86400000000",
+        );
+        let strange =
+            v1::Allotment { database: "orders".into(), recall: 9, sequence: 1, ..Default::default() };
         check(Kind::Allotment(strange), "recall has the value 9, which this version does not know");
         assert_eq!(message(v1::ServerMessage { kind: None }), Err(BadMessage::UnknownKind));
     }

@@ -57,7 +57,7 @@ impl Session {
     }
 
     fn allotted(&mut self, allotment: &Allotment) -> Result<(), Fault> {
-        let Allotment { database, sequence, tokens, recall } = allotment;
+        let Allotment { database, sequence, tokens, recall, quantum: _ } = allotment;
         let lapsed = self.lifetime.is_lapsed();
         let applied = match self.members.get_mut(database) {
             Some(member) => member.allotted(allotment, lapsed),

@@ -114,11 +114,12 @@ impl Member {
     /// recall is followed even then: it is acknowledged, so the server waits for
     /// what it asked for and does not ask again.
     pub(super) fn allotted(&mut self, allotment: &Allotment, lapsed: bool) -> Result<(), Misplaced> {
-        let Knowledge::Known(_) = self.terms else { return Err(Misplaced::NotLeased) };
+        let Knowledge::Known(terms) = &mut self.terms else { return Err(Misplaced::NotLeased) };
         if allotment.sequence <= self.applied {
             return Err(Misplaced::NotNewer { applied: self.applied });
         }
         self.applied = allotment.sequence;
+        terms.quantum = allotment.quantum.unwrap_or(terms.quantum);
         let most = if lapsed { self.governed.levels().holding } else { u32::MAX };
         self.governed.allot(allotment.tokens.min(most), allotment.recall);
         Ok(())

@@ -227,7 +227,8 @@ pub struct Terms {
     pub sequence: Sequence,
     /// What happens past the deadline.
     pub on_loss: LossPolicy,
-    /// The fair quantum; zero: ages need no report of their own.
+    /// The quantum by which ages are reported; zero: they need no report of their
+    /// own.
     pub quantum: Duration,
 }
 
@@ -251,6 +252,8 @@ pub struct Allotment {
     pub tokens: u32,
     /// How to go down to them.
     pub recall: Recall,
+    /// The quantum by which ages are reported from now on; None: as before.
+    pub quantum: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -206,5 +206,6 @@ fn allotment(database: &str, sequence: u64, tokens: u32) -> FromServer {
         sequence: Sequence(sequence),
         tokens,
         recall: Recall::Idle,
+        quantum: None,
     })
 }

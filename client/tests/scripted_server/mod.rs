@@ -154,7 +154,8 @@ impl ServerStream {
     /// Sets a target.
     pub(crate) async fn allot(&self, database: &str, sequence: u64, tokens: u32) {
         let recall = v1::Recall::Idle.into();
-        self.send(ToNode::Allotment(v1::Allotment { database: database.into(), sequence, tokens, recall }))
+        let database = database.into();
+        self.send(ToNode::Allotment(v1::Allotment { database, sequence, tokens, recall, quantum_us: None }))
             .await;
     }
 }

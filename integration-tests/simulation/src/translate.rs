@@ -37,6 +37,7 @@ pub(crate) fn from_core(database: DatabaseName, allotment: core::Allotment) -> m
             core::Recall::Idle => Recall::Idle,
             core::Recall::NextReturn => Recall::NextReturn,
         },
+        quantum: Some(allotment.quantum),
     }
 }
 

@@ -183,8 +183,10 @@ pub struct DatabaseTerms {
     /// What the node does past its deadline.
     #[prost(enumeration = "LossPolicy", tag = "4")]
     pub on_loss: i32,
-    /// The fair quantum, in microseconds. The age of the oldest waiter is reported
-    /// at most every tenth of it. 0: strict or unfair admission.
+    /// The quantum of reports, in microseconds. While tasks wait, the age of the
+    /// oldest is reported again every tenth of it. In fair admission it is the
+    /// fair quantum; strict order, which has none, tells one too. 0: ages need no
+    /// reports of their own.
     #[prost(uint64, tag = "5")]
     pub quantum_us: u64,
 }
@@ -203,6 +205,9 @@ pub struct Allotment {
     /// How the node goes down to tokens when it holds more.
     #[prost(enumeration = "Recall", tag = "4")]
     pub recall: i32,
+    /// The quantum of reports from now on, as in DatabaseTerms. Unset: as before.
+    #[prost(uint64, optional, tag = "5")]
+    pub quantum_us: ::core::option::Option<u64>,
 }
 /// The session does not exist.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

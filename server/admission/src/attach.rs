@@ -110,10 +110,11 @@ impl Core {
         }
         let counted = at.leases.get(&id).map_or(0, Lease::held);
         let usual_hold = at.workloads[workload.index()].orders.shares.usual_hold();
+        let quantum = at.report_quantum();
         let attach = |lease: &mut Lease| {
             lease.workload = workload;
             lease.assume_hold(usual_hold);
-            lease.attach(stream, demand, on_loss, now)
+            lease.attach(stream, demand, on_loss, quantum, now)
         };
         let sequence = at.change(id, attach).unwrap_or_default();
         if demand.holding > counted {
@@ -121,7 +122,6 @@ impl Core {
             let claimed = demand.holding;
             effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
         }
-        let quantum = at.quantum().unwrap_or_default();
         Terms { database, sequence, on_loss, quantum }
     }
 

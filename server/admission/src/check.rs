@@ -33,6 +33,7 @@ impl Core {
         for database in &self.databases {
             database.totals_are_sums();
             database.leases_are_covered();
+            database.ages_are_reported_by_the_quantum_in_force();
             database.limits_hold();
             database.targets_are_what_was_aimed_for();
             for workload in &database.workloads {
@@ -84,6 +85,13 @@ impl Database {
             assert!(held <= ceiling, "held {held} above the ceiling {ceiling}");
             let attached = matches!(lease.standing, Standing::Attached(_));
             assert!(attached || lease.granting() == 0 || held >= lease.tokens, "a grant nobody counts");
+        }
+    }
+
+    fn ages_are_reported_by_the_quantum_in_force(&self) {
+        for lease in self.leases.values() {
+            let attached = matches!(lease.standing, Standing::Attached(_));
+            assert!(!attached || lease.report_quantum == self.report_quantum(), "an old quantum of reports");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     between::fit_floors,
     calls::Call,
     durable::Change,
-    lease::{Counts, Lease},
+    lease::{Counts, Lease, Standing},
     moves::Moves,
     orders::Places,
     targets::Claim,
@@ -27,6 +27,10 @@ use crate::{
 /// Most connects in flight at one database: a database that accepts slowly is
 /// not made slower by a crowd (rule 11 of `docs/admission.md`).
 pub(crate) const CONNECTS_IN_FLIGHT: u32 = 32;
+
+/// The quantum by which nodes report ages in strict order. It knows the true order
+/// only as far as it is told; what it passes over is at most the age of a report.
+const STRICT_REPORTS: Duration = Duration::from_millis(100);
 
 /// One database.
 #[derive(Debug)]
@@ -159,12 +163,27 @@ impl Database {
         workload: impl Fn(SessionId) -> Option<&'a Arc<str>>,
         effects: &mut Vec<Effect>,
     ) {
+        let quantum = self.report_quantum();
         let before = replace(&mut self.settings, settings);
+        if self.report_quantum() != quantum {
+            self.tell_report_quantum();
+        }
         if before.workloads != self.settings.workloads {
             self.sort_again(workload);
             self.refit_floors(effects);
         }
         self.recap(effects);
+    }
+
+    /// Lets every node know that it is to report by another quantum.
+    fn tell_report_quantum(&mut self) {
+        let quantum = self.report_quantum();
+        let attached = |lease: &Lease| matches!(lease.standing, Standing::Attached(_));
+        let sessions: Vec<SessionId> =
+            self.leases.iter().filter(|(_, lease)| attached(lease)).map(|(session, _)| *session).collect();
+        for session in sessions {
+            self.change(session, |lease| lease.report_quantum = quantum);
+        }
     }
 
     /// Sorts everybody into other workloads.
@@ -332,6 +351,16 @@ impl Database {
         match self.settings.admission {
             Admission::Unfair => None,
             Admission::Fair { quantum } => Some(quantum),
+        }
+    }
+
+    /// The quantum by which nodes report how long their tasks wait; zero: no order
+    /// asks for it.
+    pub(crate) fn report_quantum(&self) -> Duration {
+        match self.quantum() {
+            None => Duration::ZERO,
+            Some(quantum) if quantum.is_zero() => STRICT_REPORTS,
+            Some(quantum) => quantum,
         }
     }
 

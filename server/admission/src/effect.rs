@@ -85,7 +85,7 @@ pub struct Terms {
     pub sequence: u64,
     /// What the node does past its deadline.
     pub on_loss: LossPolicy,
-    /// The quantum in force; zero when strict or unfair.
+    /// The quantum by which ages are reported; zero: not on their own account.
     pub quantum: Duration,
 }
 
@@ -98,6 +98,8 @@ pub struct Allotment {
     pub tokens: u32,
     /// How the node goes down to `tokens`.
     pub recall: Recall,
+    /// The quantum by which ages are reported from now on.
+    pub quantum: Duration,
 }
 
 /// How a node gives up tokens above its allotment.

@@ -122,6 +122,9 @@ pub(crate) struct Lease {
     sequence: u64,
     /// Target and recall as last sent, or as agreed by an acknowledgement.
     told: (u32, Recall),
+    /// The quantum by which the node is to report ages, and the one it was told.
+    pub(crate) report_quantum: Duration,
+    told_quantum: Duration,
     /// Spare tokens that an idle recall could not get.
     refused: u32,
     /// The last idle recall was answered with tokens left over that are unused.
@@ -141,6 +144,7 @@ struct Before {
     sent: VecDeque<Sent>,
     sequence: u64,
     told: (u32, Recall),
+    told_quantum: Duration,
 }
 
 impl Lease {
@@ -172,6 +176,8 @@ impl Lease {
             sent: VecDeque::new(),
             sequence: 0,
             told: (held, Recall::None),
+            report_quantum: Duration::ZERO,
+            told_quantum: Duration::ZERO,
             refused: 0,
             left_unused: false,
             sockets_dead: false,
@@ -202,7 +208,12 @@ impl Lease {
 
     /// Whether there is something to be sent or written.
     pub(crate) fn has_news(&self) -> bool {
-        self.is_uncovered() || self.told != (self.tokens, self.recall)
+        self.is_uncovered() || self.is_to_be_told()
+    }
+
+    /// Whether what was sent is not what is meant.
+    fn is_to_be_told(&self) -> bool {
+        self.told != (self.tokens, self.recall) || self.told_quantum != self.report_quantum
     }
 
     /// The record that covers what is held.

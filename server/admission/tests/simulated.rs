@@ -10,7 +10,7 @@ use support::{DB, ToNode, World, run, settings};
 fn last_allotment(world: &mut World, node: &str) -> Allotment {
     let mut allotments = world.node(node).incoming.iter().filter_map(|message| match message {
         ToNode::Allotment(allotment) => Some(*allotment),
-        ToNode::Welcome(_) | ToNode::KeepAlive(_) | ToNode::Closed => None,
+        ToNode::Welcome(..) | ToNode::KeepAlive(_) | ToNode::Closed => None,
     });
     allotments.next_back().expect("an allotment")
 }

@@ -97,6 +97,7 @@ fn allotment(database: &Arc<str>, allotment: Allotment) -> v1::Allotment {
         sequence: allotment.sequence,
         tokens: allotment.tokens,
         recall: recall.into(),
+        quantum_us: Some(micros(allotment.quantum)),
     }
 }
 

@@ -44,6 +44,34 @@ fn the_age_of_the_oldest_waiter_is_said_once_in_a_tenth_of_the_quantum() {
     assert_eq!(node.demands(), [], "nobody waits any more");
 }
 
+/// The mode of admission can change while the stream lasts.
+#[test]
+fn ages_are_said_by_the_quantum_that_was_told_last() {
+    let mut node = Node::attached(&["a"]);
+    node.pool("a").set(|levels| levels.waiting = 1);
+    let mut said = |sequence, quantum| {
+        node.receive(FromServer::Allotment(Allotment {
+            database: name("a"),
+            sequence: Sequence(sequence),
+            tokens: 0,
+            recall: Recall::None,
+            quantum,
+        }));
+        node.demands();
+        let mut said = 0;
+        for _ in 0..100 {
+            node.pool("a").set(|levels| levels.oldest_wait += Duration::from_millis(1));
+            node.advance(Duration::from_millis(1));
+            said += node.demands().len();
+        }
+        said
+    };
+    assert_eq!(said(2, None), 10, "as the Welcome said");
+    assert_eq!(said(3, Some(Duration::ZERO)), 0);
+    assert_eq!(said(4, None), 0, "as before");
+    assert_eq!(said(5, Some(QUANTUM / 2)), 20);
+}
+
 #[test]
 fn busy_databases_take_turns() {
     let mut node = Node::attached(&["a", "b", "c"]);

@@ -54,7 +54,7 @@ const MOVING: Demand =
 
 /// All of them. What was measured is in `docs/admission.md`; the margin is about a
 /// quarter of a time, and a third of what throughput lacks of the ideal.
-pub const BOUNDS: [Bound; 10] = [
+pub const BOUNDS: [Bound; 12] = [
     // Few nodes, waits longer than the quantum: nothing has to move.
     Bound {
         cell: Cell { delay: Duration::from_millis(10), ..BRIEF },
@@ -67,6 +67,19 @@ pub const BOUNDS: [Bound; 10] = [
         throughput: 0.93,
         overtaking: 130.0,
         wait: 260.0,
+    },
+    // Strict order, where all wait and nothing but the age of a task changes.
+    Bound {
+        cell: Cell { nodes: 2, cap: 20, mode: Mode::STRICT, ..BRIEF },
+        throughput: 0.90,
+        overtaking: 150.0,
+        wait: 270.0,
+    },
+    Bound {
+        cell: Cell { cap: 20, mode: Mode::STRICT, ..MANY },
+        throughput: 0.92,
+        overtaking: 1_050.0,
+        wait: 1_050.0,
     },
     // Many nodes: small shares, which estimated holds make tremble.
     Bound {

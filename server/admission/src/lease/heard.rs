@@ -1,7 +1,7 @@
 //! What is heard of a lease: claims, reports, silence, observations. Rules 8 to 10
 //! and 16 of `docs/protocol.md`. Knows nothing of what is to be said.
 
-use core::mem::replace;
+use core::{mem::replace, time::Duration};
 
 use super::{LONGEST_HOLD, Lease, OBSERVATIONS, Standing};
 use crate::{Demand, LossPolicy, Recall, StreamId, Time};
@@ -9,7 +9,14 @@ use crate::{Demand, LossPolicy, Recall, StreamId, Time};
 impl Lease {
     /// A stream claims the lease: the claim raises what is counted and lowers
     /// nothing (rule 10). Returns the sequence of the Welcome.
-    pub(crate) fn attach(&mut self, stream: StreamId, claim: Demand, on_loss: LossPolicy, now: Time) -> u64 {
+    pub(crate) fn attach(
+        &mut self,
+        stream: StreamId,
+        claim: Demand,
+        on_loss: LossPolicy,
+        report_quantum: Duration,
+        now: Time,
+    ) -> u64 {
         self.floor = self.held().max(claim.holding);
         self.sent.clear();
         self.before = None;
@@ -27,6 +34,7 @@ impl Lease {
         self.tokens = claim.holding;
         self.recall = Recall::None;
         self.told = (self.tokens, self.recall);
+        (self.report_quantum, self.told_quantum) = (report_quantum, report_quantum);
         (self.refused, self.left_unused) = (0, false);
         self.accept(claim, now);
         self.sequence

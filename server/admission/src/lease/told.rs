@@ -32,16 +32,18 @@ impl Lease {
     /// be sent while the store fails.
     pub(crate) fn next_allotment(&mut self) -> Option<(StreamId, Allotment, bool)> {
         let Standing::Attached(stream) = self.standing else { return None };
-        if self.told == (self.tokens, self.recall) {
+        if !self.is_to_be_told() {
             return None;
         }
         self.told = (self.tokens, self.recall);
+        self.told_quantum = self.report_quantum;
         self.sequence += 1;
         while self.sent.back().is_some_and(|sent| sent.tokens <= self.tokens) {
             self.sent.pop_back();
         }
         self.sent.push_back(Sent { sequence: self.sequence, tokens: self.tokens });
-        let allotment = Allotment { sequence: self.sequence, tokens: self.tokens, recall: self.recall };
+        let Lease { sequence, tokens, recall, report_quantum: quantum, .. } = *self;
+        let allotment = Allotment { sequence, tokens, recall, quantum };
         Some((stream, allotment, self.before.is_some()))
     }
 
@@ -58,6 +60,7 @@ impl Lease {
                 sent: self.sent.clone(),
                 sequence: self.sequence,
                 told: self.told,
+                told_quantum: self.told_quantum,
             }));
         }
     }
@@ -79,5 +82,6 @@ impl Lease {
         self.sequence = before.sequence;
         self.sent = before.sent.into_iter().filter(|sent| sent.sequence > acknowledged).collect();
         self.told = before.told;
+        self.told_quantum = before.told_quantum;
     }
 }

@@ -1,6 +1,6 @@
 //! Who gets a token next, and whose moves.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{Acquire, Admission, DatabaseSettings, Event, Note, SessionId, Ticket};
 
@@ -68,6 +68,42 @@ fn an_idle_connection_has_a_grace() {
 fn unfair_leaves_busy_tokens_where_they_are() {
     let script = "hello a\nhello b\nwait a 30\nwait b 5\npass 5s\nreturn a 5\npass 1s";
     check(unfair(10), script, "a=10 b=0 held=10 free=0");
+}
+
+/// Strict order goes by ages too, and is told them as fair is by the usual quantum;
+/// whoever is attached learns of a change at once.
+#[test]
+fn nodes_report_ages_as_the_mode_in_force_needs_them() {
+    let fair = |millis| Admission::Fair { quantum: Duration::from_millis(millis) };
+    let with = |admission| DatabaseSettings { admission, ..settings(4) };
+    let mut world = World::new(with(fair(0)));
+    run(&mut world, "hello a\nhello b\nwait a 9\nwait b 2");
+    let told = |world: &World| world.nodes["a"].quantum.as_millis();
+    assert_eq!(told(&world), 100, "strict");
+    for (admission, millis) in [(fair(30), 30), (Admission::Unfair, 0), (fair(0), 100), (fair(100), 100)] {
+        world.apply(Event::Configure { database: DB, settings: with(admission) });
+        world.pump();
+        assert_eq!(told(&world), millis, "{admission:?}");
+        run(&mut world, "expect a=4 b=0 held=4 free=0");
+    }
+    run(&mut world, "hello b");
+    assert_eq!(world.nodes["b"].quantum.as_millis(), 100);
+}
+
+/// A change that was to be told along with a grant, which then could not be written,
+/// is told although there is nothing to grant any more.
+#[test]
+fn a_quantum_that_was_not_sent_is_told_again() {
+    let mut world = World::new(unfair(1));
+    run(&mut world, "hello a\nwait a 2\nstore fails");
+    world.apply(Event::Configure { database: DB, settings: settings(4) });
+    world.node("a").waiting = 0;
+    world.report("a");
+    world.pump();
+    world.mend_store();
+    world.pump();
+    run(&mut world, "alive a\nexpect a=1 held=1 free=3");
+    assert_eq!(world.nodes["a"].quantum.as_millis(), 100);
 }
 
 #[test]

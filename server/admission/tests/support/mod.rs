@@ -153,8 +153,10 @@ impl World {
         match effect {
             Effect::Commit(_) => {}
             Effect::Welcome { stream, welcome } => {
-                let sequence = welcome.terms.first().map_or(0, |terms| terms.sequence);
-                self.post(stream, ToNode::Welcome(sequence));
+                let terms = welcome.terms.first();
+                let sequence = terms.map_or(0, |terms| terms.sequence);
+                let quantum = terms.map_or(Duration::ZERO, |terms| terms.quantum);
+                self.post(stream, ToNode::Welcome(sequence, quantum));
             }
             Effect::Allotment { stream, allotment, .. } => self.post(stream, ToNode::Allotment(allotment)),
             Effect::KeepAlive { stream, id } => self.post(stream, ToNode::KeepAlive(id)),
@@ -262,7 +264,8 @@ impl World {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let Some(message) = node.incoming.pop_front() else { return };
         match message {
-            ToNode::Welcome(sequence) => {
+            ToNode::Welcome(sequence, quantum) => {
+                node.quantum = quantum;
                 node.acknowledged = sequence;
                 node.welcomed = true;
                 node.target = node.holding();

@@ -26,6 +26,8 @@ pub struct Node {
     pub acknowledged: u64,
     pub target: u32,
     pub recall: Option<Recall>,
+    /// By which it would report ages.
+    pub quantum: Duration,
     /// Sent by the server, not yet received.
     pub incoming: VecDeque<ToNode>,
     /// Sent to the server, not yet received.
@@ -39,7 +41,7 @@ pub struct Node {
 
 #[derive(Clone, Debug)]
 pub enum ToNode {
-    Welcome(u64),
+    Welcome(u64, Duration),
     Allotment(Allotment),
     KeepAlive(u64),
     Closed,
@@ -78,6 +80,7 @@ impl Node {
 
     pub fn apply(&mut self, allotment: Allotment, now: Time) {
         self.acknowledged = allotment.sequence;
+        self.quantum = allotment.quantum;
         if self.is_lapsed(now) {
             return;
         }
