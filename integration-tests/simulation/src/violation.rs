@@ -10,6 +10,8 @@ pub enum Invariant {
     CapHolds,
     /// Connections at a watched database stay within what it admits.
     NotTooFull,
+    /// What is called a stray for certain is one, and is not forgotten.
+    CertainStrays,
     /// What may be taken by strays is not granted.
     NothingOutOfDoubt,
     /// Every open connection has a token.
@@ -42,9 +44,10 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 15] = [
+    pub const ALL: [Invariant; 16] = [
         Invariant::CapHolds,
         Invariant::NotTooFull,
+        Invariant::CertainStrays,
         Invariant::NothingOutOfDoubt,
         Invariant::ConnectionsHaveTokens,
         Invariant::DeadlineFirst,
@@ -65,6 +68,7 @@ impl Invariant {
         match self {
             Invariant::CapHolds => "the-cap-holds",
             Invariant::NotTooFull => "not-too-full",
+            Invariant::CertainStrays => "certain-strays-are-true",
             Invariant::NothingOutOfDoubt => "nothing-out-of-doubt",
             Invariant::ConnectionsHaveTokens => "connections-have-tokens",
             Invariant::DeadlineFirst => "the-deadline-comes-first",

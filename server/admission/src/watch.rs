@@ -327,6 +327,20 @@ mod tests {
     }
 
     #[test]
+    fn what_nodes_close_after_each_look_is_nobodys_stray() {
+        let look = "starts\nsee 5\nsaw 4 4\njudge\nsaw 5 5\n";
+        let busy = format!("saw 5 5\n{look}{look}{look}");
+        assert_eq!(run(&busy), "0 certain, 0 uncertain, Some(87) admitted");
+    }
+
+    #[test]
+    fn what_nodes_open_after_a_look_stands_for_no_stray() {
+        let certain = "saw 5 5\nstarts\nsee 8\njudge\nstarts\nsee 8\njudge";
+        let opened = format!("{certain}\nstarts\nsee 8\nsaw 7 7\njudge");
+        assert_eq!(run(&opened), "3 certain, 0 uncertain, Some(84) admitted");
+    }
+
+    #[test]
     fn others_and_limit_count_before_they_are_judged() {
         assert_eq!(run("starts\nsee 0"), "0 certain, 0 uncertain, Some(87) admitted");
     }

@@ -52,6 +52,7 @@ impl World {
                     format!("{} granted before database {database} was asked", view.grants),
                 );
             }
+            self.certain_strays_are_true(view);
             self.nothing_out_of_doubt(view);
         }
     }

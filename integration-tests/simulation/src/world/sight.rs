@@ -32,6 +32,8 @@ pub(crate) struct Sight {
     pending: Option<(Time, Look, u64)>,
     /// The newest that were judged, the newest last.
     judged: VecDeque<Judged>,
+    /// The fewest and the most strays that may be certain now.
+    certain: (u64, u64),
     /// What the newest one left in doubt; it is yet to be kept from grants.
     doubt: Option<u64>,
     /// What is to be kept from grants until the next one is judged.
@@ -68,6 +70,8 @@ struct Look {
 struct Judged {
     /// Strays that hide behind connections that sessions may have had.
     hidden: u64,
+    /// Strays, and connections that look like some, for no session said to have them.
+    shown: u64,
     tools: u64,
 }
 
@@ -95,14 +99,27 @@ impl Sight {
     /// The pending observation is judged now.
     fn judge(&mut self) {
         let Some((_, look, least)) = self.pending.take() else { return };
-        let (_, most) = self.window;
+        let (fewest, most) = self.window;
         let strays = look.gone + look.tools;
         let late = least.saturating_sub(look.counted);
         self.doubt = Some(strays.saturating_sub(late));
-        self.judged.push_back(Judged { hidden: most.saturating_sub(look.counted), tools: look.tools });
+        let still_there = strays.saturating_sub(fewest.saturating_sub(look.counted));
+        self.judged.push_back(Judged {
+            hidden: most.saturating_sub(look.counted),
+            shown: strays + look.counted.saturating_sub(most),
+            tools: look.tools,
+        });
         if self.judged.len() > OBSERVATIONS {
             self.judged.pop_front();
         }
+        let (least, most) = self.certain;
+        self.certain = (least.min(still_there), most.max(self.shown_by_each()));
+    }
+
+    /// Strays that every observation showed that counts.
+    fn shown_by_each(&self) -> u64 {
+        let shown = self.judged.iter().map(|judged| judged.shown).min();
+        shown.filter(|_| self.judged.len() == OBSERVATIONS).unwrap_or_default()
     }
 
     /// Somebody claimed more than was counted.
@@ -263,6 +280,23 @@ impl World {
             if let Some(stream) = attached.filter(|_| session.state == SessionState::Quarantined) {
                 self.detached(stream);
             }
+        }
+    }
+
+    /// **Certain strays are true.** None becomes certain but what two observations
+    /// in a row saw, strays or connections that no session said to have, open or
+    /// close in the window around each: the cap falls for nothing else. And none
+    /// that is still there is forgotten, but for as many as sessions said
+    /// throughout the window to have and had not: the cap does not rise under it.
+    pub(crate) fn certain_strays_are_true(&mut self, view: &DatabaseView) {
+        let sight = &mut self.sights[view.id.0 as usize];
+        let certain = u64::from(view.strays);
+        let (least, most) = std::mem::replace(&mut sight.certain, (certain, certain));
+        if certain < least || certain > most {
+            broken(
+                Invariant::CertainStrays,
+                format!("{least} to {most} strays may be certain, and {certain} are: {view:?}"),
+            );
         }
     }
 
