@@ -1,7 +1,7 @@
 //! What keeps somebody from what it needs: the first thing that does, in the order in
 //! which admission looks. Decides nothing.
 
-use core::time::Duration;
+use core::{cmp::Reverse, time::Duration};
 
 use crate::{
     SessionId, Time,
@@ -9,9 +9,9 @@ use crate::{
     explain::Asking,
     grant::{Next, free_for},
     lease::{Lease, Standing},
-    orders::Lack,
+    orders::{Lack, Youngest},
     reason::{Reason, Rule},
-    recall::{may_receive, needed_lag},
+    recall::{may_give, may_receive, needed_lag},
     workload::Workload,
 };
 
@@ -106,17 +106,26 @@ impl Database {
         quantum: Duration,
         now: Time,
     ) -> Reason {
-        let Some((donor, _, _)) = workload.orders.donors.first(|_| true) else { return Reason::NoDonor };
+        let shares = self.shares(workload);
+        let donor = |rule| workload.orders.donors.first(|plenty| may_give(rule, &shares, plenty));
         let age = |since: Time| now.since(since);
-        let lag = since.map_or(Duration::ZERO, age).saturating_sub(age(donor.0));
-        let lags = |rule| needed_lag(rule, quantum).is_none_or(|needed| lag > needed);
-        if may_receive(Rule::Share, &self.shares(workload), lack) {
-            return if lags(Rule::Share) { Reason::Turn } else { Reason::Lag };
-        }
-        match () {
-            () if !lags(Rule::Escape) => Reason::Share,
-            () if lack.promised > 0 => Reason::OneAtATime,
-            () => Reason::Turn,
+        let lags = |rule, (Reverse(donor), _, _): Youngest| {
+            let lag = since.map_or(Duration::ZERO, age).saturating_sub(age(donor));
+            needed_lag(rule, quantum).is_none_or(|needed| lag > needed)
+        };
+        let Some(youngest) = donor(Rule::Escape) else { return Reason::NoDonor };
+        let over_share = donor(Rule::Share).filter(|_| may_receive(Rule::Share, &shares, lack));
+        match over_share {
+            Some(donor) if lags(Rule::Share, donor) => Reason::Turn,
+            Some(_) | None if lags(Rule::Escape, youngest) => {
+                if lack.promised > 0 {
+                    Reason::OneAtATime
+                } else {
+                    Reason::Turn
+                }
+            }
+            Some(_) => Reason::Lag,
+            None => Reason::Share,
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::{
     orders::{Lack, Oldest, Places, Plenty, Youngest},
     queue::{EffectiveAge, effective_age},
     reason::Rule,
-    recall::{NextMove, may_receive},
-    shares::{Shares, Sums},
+    recall::{NextMove, may_give, may_receive},
+    shares::Sums,
     targets::targets,
     workload::Workload,
 };
@@ -320,12 +320,4 @@ fn sum<'a>(leases: impl Iterator<Item = &'a Lease>) -> Totals {
         totals.replace(Counts::default(), lease.counts());
     }
     totals
-}
-
-fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
-    match rule {
-        Rule::Share => shares.not_half_below(&plenty.supply),
-        Rule::Poverty => plenty.left > 1,
-        Rule::Escape | Rule::Target | Rule::Starving => true,
-    }
 }

@@ -65,9 +65,9 @@ pub(crate) type Youngest = (Reverse<Time>, Reverse<u32>, SessionId);
 /// What a donor keeps beyond what it was asked for, or the richest of many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Plenty {
-    /// Tokens, beside its share.
+    /// Tokens but one, the one to be given, beside its share.
     pub(crate) supply: Supply,
-    /// Tokens.
+    /// Tokens, at least one.
     pub(crate) left: u32,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn donor_of(session: SessionId, lease: &Lease) -> Option<(Youngest, P
     }
     let left = lease.demand.holding.saturating_sub(pending);
     let since = lease.oldest_since.unwrap_or(NOBODY);
-    let plenty = Plenty { supply: Supply::new(left, lease.weight()), left };
+    let plenty = Plenty { supply: Supply::new(left.saturating_sub(1), lease.weight()), left };
     Some(((Reverse(since), Reverse(left), session), plenty))
 }
 

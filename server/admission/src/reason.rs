@@ -9,7 +9,7 @@ pub enum Rule {
     Target,
     /// The receiver's workload has nothing for too long (rule 9).
     Starving,
-    /// The receiver is below its share, the donor is not, and the lag is more
+    /// The receiver is below its share, the donor above it, and the lag is more
     /// than a quantum (rule 5).
     Share,
     /// The lag is more than two quanta (rule 6).
@@ -83,7 +83,8 @@ pub enum Reason {
     Unfair,
     /// Anybody to have a token that may be asked for.
     NoDonor,
-    /// A lag of two quanta: it has its share (rules 5 and 6).
+    /// A lag of two quanta: it has its share, or nobody has more than that (rules 5
+    /// and 6).
     Share,
     /// A lag of a quantum (rule 5).
     Lag,

@@ -11,7 +11,7 @@ use crate::{
     grant::{Next, free_for},
     lease::Lease,
     moves::Move,
-    orders::{Lack, NOBODY, Oldest, Youngest},
+    orders::{Lack, NOBODY, Oldest, Plenty, Youngest},
     reason::Rule,
     shares::Shares,
     targets::TOKEN,
@@ -176,19 +176,15 @@ impl Database {
 
     /// The first receiver and the first donor of a workload by a rule, however
     /// little the one lags behind the other: no other two lag more. They are never
-    /// the same: whoever has no more than a half token below its share is no
-    /// receiver, nobody lags behind itself, and who has nothing gives nothing.
+    /// the same: nobody has half a token less than its share and half a token more,
+    /// nobody lags behind itself, and who has nothing gives nothing.
     fn pair(&self, workload: &Workload, rule: Rule) -> Option<NextMove> {
         let shares = self.shares(workload);
         let receiver = match workload.kept_call() {
             Some(call) => as_receiver(call).filter(|(_, lack)| may_receive(rule, &shares, lack))?.0,
             None => workload.orders.receivers.first(|lack| may_receive(rule, &shares, lack))?,
         };
-        let donor = workload.orders.donors.first(|plenty| match rule {
-            Rule::Share => shares.not_half_below(&plenty.supply),
-            Rule::Poverty => plenty.left > 1,
-            Rule::Escape | Rule::Target | Rule::Starving => true,
-        })?;
+        let donor = workload.orders.donors.first(|plenty| may_give(rule, &shares, plenty))?;
         Some(NextMove { receiver, donor, rule, workload: workload.id })
     }
 
@@ -297,6 +293,15 @@ pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
         Rule::Escape => lack.promised == 0,
         Rule::Poverty => lack.tokens == 0,
         Rule::Target | Rule::Starving => true,
+    }
+}
+
+/// Whether one who has so much may be asked for a token, by a rule.
+pub(crate) fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
+    match rule {
+        Rule::Share => shares.not_half_below(&plenty.supply),
+        Rule::Poverty => plenty.left > 1,
+        Rule::Escape | Rule::Target | Rule::Starving => true,
     }
 }
 

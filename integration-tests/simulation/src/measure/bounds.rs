@@ -81,18 +81,18 @@ pub const BOUNDS: [Bound; 12] = [
         overtaking: 1_050.0,
         wait: 1_050.0,
     },
-    // Many nodes: small shares, which estimated holds make tremble.
+    // Many nodes: small shares, of which estimated holds are not to make tokens tremble.
     Bound {
         cell: Cell { delay: Duration::from_micros(100), ..MANY },
-        throughput: 0.93,
-        overtaking: 310.0,
-        wait: 330.0,
+        throughput: 0.99,
+        overtaking: 140.0,
+        wait: 250.0,
     },
     Bound {
         cell: Cell { delay: Duration::from_millis(50), ..MANY },
-        throughput: 0.93,
-        overtaking: 380.0,
-        wait: 350.0,
+        throughput: 0.94,
+        overtaking: 290.0,
+        wait: 300.0,
     },
     // More nodes than tokens: each gets one in its turn, as the budget allows.
     Bound { cell: Cell { cap: 20, ..MANY }, throughput: 0.92, overtaking: 1_050.0, wait: 1_050.0 },
@@ -103,12 +103,12 @@ pub const BOUNDS: [Bound; 12] = [
         wait: 4_400.0,
     },
     // Demand that moves, or differs.
-    Bound { cell: Cell { demand: MOVING, ..MANY }, throughput: 0.94, overtaking: 380.0, wait: 450.0 },
+    Bound { cell: Cell { demand: MOVING, ..MANY }, throughput: 0.94, overtaking: 330.0, wait: 450.0 },
     Bound {
         cell: Cell { demand: Demand { weights: Weights::Zipf, ..BRIEF.demand }, ..MANY },
-        throughput: 0.94,
-        overtaking: 300.0,
-        wait: 320.0,
+        throughput: 0.98,
+        overtaking: 160.0,
+        wait: 250.0,
     },
     Bound {
         cell: Cell { demand: Demand { source: Source::Open(0.8), ..MOVING }, ..MANY },
@@ -124,7 +124,7 @@ pub const BOUNDS: [Bound; 12] = [
             ..MANY
         },
         throughput: 0.98,
-        overtaking: 420.0,
+        overtaking: 340.0,
         wait: 210.0,
     },
 ];

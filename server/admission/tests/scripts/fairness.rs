@@ -126,6 +126,33 @@ fn fair_moves_busy_tokens_toward_shares_once_the_lag_is_a_quantum() {
     assert!(a + b == 16 && (7..=9).contains(&a), "a={a} b={b}");
 }
 
+/// Rule 5. Whoever would be a receiver after it has given keeps what it has, or the
+/// tokens would go round; until the lag is two quanta (rule 6).
+#[test]
+fn nobody_gives_what_it_is_due_itself_for_a_lag_of_one_quantum() {
+    let mut world = World::new(settings(10));
+    let script = "hello a\nhello b\nhello c\nhello d\nwait d 1\nwait a 3\nwait b 3\nwait c 3\nwait d 9";
+    run(&mut world, script);
+    let busy = "wait a 7\nwait b 7\nwait c 7\nexpect a=3 b=3 c=3 d=1 held=10 free=0";
+    run(&mut world, &format!("pass 100ms\n{busy}\npass 80ms"));
+    // Their oldest task waits since now, d's for 180 ms.
+    let others_are_served = |world: &mut World| {
+        for name in ["a", "b", "c"] {
+            let now = world.now;
+            world.node(name).waiting_since = now;
+            world.report(name);
+        }
+        world.pump();
+    };
+    others_are_served(&mut world);
+    run(&mut world, "pass 1ms");
+    assert_eq!(recalled(&world), 0, "2.5 are due to each");
+    run(&mut world, "pass 200ms");
+    assert_eq!(recalled(&world), 0, "the lag is what it was");
+    others_are_served(&mut world);
+    assert_eq!(recalled(&world), 1, "{}", world.show());
+}
+
 fn recalled(world: &World) -> u32 {
     let sessions = world.core.sessions(world.now);
     sessions
