@@ -20,6 +20,17 @@ pub enum Error<E> {
         /// How long the task waited.
         waited: Duration,
     },
+    /// As many tasks wait in this node's workload, on all nodes together, as its
+    /// `max_waiting` at the server admits: this one was refused at once.
+    #[error(
+        "{max_waiting} tasks wait for a connection to `{database}` in this workload already, the most that may"
+    )]
+    QueueFull {
+        /// The database's name.
+        database: String,
+        /// The bound, in tasks.
+        max_waiting: u32,
+    },
     /// A token was there, but the database did not accept a connection within
     /// `create_timeout`.
     #[error("cannot connect to `{database}` within {limit:?}")]
@@ -79,7 +90,8 @@ pub enum RecycleFailure<E> {
     Expired,
 }
 
-/// Why no token was given: [`Error::WaitTimeout`] or [`Error::Closed`].
+/// Why no token was given: [`Error::WaitTimeout`], [`Error::QueueFull`] or
+/// [`Error::Closed`].
 pub type TokenError = Error<Infallible>;
 
 /// Closing a pool did not end in time. What is in use is still counted, and is

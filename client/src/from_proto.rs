@@ -110,6 +110,7 @@ fn allotment(from: &v1::Allotment) -> Result<Allotment, BadMessage> {
         tokens: from.tokens,
         recall,
         quantum: from.quantum_us.map(quantum).transpose()?,
+        max_waiting: from.max_waiting,
     })
 }
 
@@ -141,6 +142,7 @@ mod tests {
             tokens: 300,
             recall: 2,
             quantum_us: Some(100_000),
+            max_waiting: Some(500),
         };
         let kinds = [Kind::Welcome(good_welcome()), Kind::Allotment(allotment)];
         kinds.into_iter().map(|kind| v1::ServerMessage { kind: Some(kind) }.encode_to_vec()).collect()

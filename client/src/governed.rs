@@ -62,6 +62,10 @@ pub trait Governed: Send + Sync {
     /// the holding raises it; one below is gone down to as `recall` says.
     fn allot(&self, tokens: u32, recall: Recall);
 
+    /// As many tasks wait in the workload as may, `full` of them: another one is
+    /// refused unless it is the only one here. None: all may wait.
+    fn bound_queue(&self, full: Option<u32>);
+
     /// Keeps at most `holding` tokens counted and opens nothing more: the
     /// session's deadline has passed. Unopened tokens lapse at once, every
     /// close takes its token along. With `fence`, idle connections close now

@@ -45,11 +45,13 @@ pub struct Statistics {
     pub waits: u64,
     /// Waits that ended with `wait_timeout`.
     pub wait_timeouts: u64,
+    /// Checkouts that were refused, for as many tasks waited as may.
+    pub refused: u64,
     /// Connects that ended with `create_timeout`.
     pub create_timeouts: u64,
     /// Connections opened.
     pub opens: u64,
-    /// Connects that failed or were given up.
+    /// Connects that failed.
     pub open_failures: u64,
     /// Connections closed.
     pub closes: u64,

@@ -14,7 +14,9 @@ use tracing::Instrument;
 use crate::clock::{Clock, Time};
 use crate::error::{Error, StillInUse, TokenError};
 use crate::governed::{Governed, Levels, Recall, Reporter};
-use crate::ledger::{Ahead, Claim, Few, Ledger, Limits, MayUse, Shell, State, Ticket, Use, Wait};
+use crate::ledger::{
+    Ahead, Asked, Claim, Few, Ledger, Limits, MayUse, QueueFull, Shell, State, Ticket, Use, Wait,
+};
 use crate::settings::{BuildError, SETTLING_PERIOD, Settings};
 use crate::statistics::{Held, Site, Sites, Statistics};
 use crate::trace::{TraceContext, checkout_span};
@@ -65,7 +67,7 @@ impl Tokens {
     /// Takes a token, or waits for one, at most `wait_timeout`. Dropping the
     /// future at any point leaves nothing behind.
     ///
-    /// Errors: [`Error::WaitTimeout`] and [`Error::Closed`].
+    /// Errors: [`Error::WaitTimeout`], [`Error::QueueFull`] and [`Error::Closed`].
     #[track_caller]
     pub fn acquire(&self) -> impl Future<Output = Result<Token, TokenError>> + Send + use<'_> {
         let location = Location::caller();
@@ -183,10 +185,14 @@ impl Shared {
     }
 
     async fn wait_for_token(self: &Arc<Self>, site: Site, ticket: Ticket) -> Result<Token, TokenError> {
+        let mut ahead = Ahead::OfTheYounger;
         loop {
-            let claim = match Wait::ask(self, ticket, Ahead::OfTheYounger, |_, _| {}) {
-                Ok(claim) => claim,
-                Err(wait) => {
+            let claim = match Wait::ask(self, ticket, ahead, |_, _| {}) {
+                Asked::Claim(claim) => claim,
+                Asked::Refused(QueueFull { max_waiting }) => {
+                    return Err(Error::QueueFull { database: self.database.clone(), max_waiting });
+                }
+                Asked::Wait(wait) => {
                     self.sites.waited(site);
                     let waited = wait.within(self.settings.wait_timeout, ticket.since).await;
                     waited.map_err(|waited| {
@@ -205,7 +211,7 @@ impl Shared {
             match may_use {
                 MayUse::Yes => return Ok(self.token(site, now)),
                 // The token is gone; another may come with an allotment.
-                MayUse::Lapsed => {}
+                MayUse::Lapsed => ahead = Ahead::AsBefore,
                 MayUse::Closed => return Err(Error::Closed { database: self.database.clone() }),
             }
         }
@@ -257,6 +263,10 @@ impl Governed for Reins {
     fn allot(&self, tokens: u32, recall: Recall) {
         let now = self.0.ledger.now();
         self.0.ledger.step(|state, effects| state.allot(tokens, recall, now, effects));
+    }
+
+    fn bound_queue(&self, full: Option<u32>) {
+        self.0.ledger.step(|state, _| state.bound_queue(full));
     }
 
     fn lapse(&self, fence: bool) {

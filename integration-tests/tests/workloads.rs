@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
+use leasehold_client::{Client, Error, Tokens};
 use leasehold_integration_tests::{
     figures::measured,
     fleet::{DATABASE, Fleet, Terms, never_above, none_failed},
     node::{Node, Report},
     server::Server,
     stage::Stage,
-    wait::eventually,
+    wait::{eventually, now},
 };
 use leasehold_proto::v1::{AcquireRequest, Workload, lease_service_client::LeaseServiceClient};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use tonic::Code;
 
 const CAP: u32 = 30;
@@ -113,4 +114,48 @@ async fn a_call_too_many_is_refused_at_once_with_the_number() {
     // Nobody set anything for this one, so that it is in the default workload.
     acquire(call(7, "reports", 1), 1).await.expect("the other token");
     assert_eq!(of(&server, "batch").await.refused, 1);
+}
+
+/// A node's tokens, and what keeps them alive.
+async fn node_of(server: &Server, name: &str, workload: &str) -> (Client, Tokens) {
+    let client = Client::builder().endpoint(server.url()).node(name).workload(workload);
+    let client = client.connect().await.expect("a session");
+    let tokens = client.tokens(DATABASE).max_size(50).build().expect("tokens");
+    client.ready(DATABASE).await.expect("the server knows the database");
+    (client, tokens)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nodes_task_too_many_is_refused_at_once_with_the_number() {
+    let server =
+        Server::start("[databases.orders]\ncap = 2\n[databases.orders.workloads.batch]\nmax_waiting = 8\n")
+            .await;
+    let (_one, crowd) = node_of(&server, "crowd", "batch").await;
+    let (_other, late) = node_of(&server, "late", "batch").await;
+    let held = (crowd.acquire().await.expect("a token"), crowd.acquire().await.expect("the other"));
+    let wait = |tokens: &Tokens| {
+        let tokens = tokens.clone();
+        async move { tokens.acquire().await.map(drop) }
+    };
+    let mut waiting = JoinSet::new();
+    for _ in 0..8 {
+        waiting.spawn(wait(&crowd));
+    }
+    eventually(BOUND, "the crowd to know that no more may wait", async || {
+        matches!(timeout(Duration::ZERO, crowd.acquire()).await, Ok(Err(Error::QueueFull { .. })))
+    })
+    .await;
+    let asked = now();
+    let refused = crowd.acquire().await.expect_err("as many wait as may");
+    assert!(matches!(refused, Error::QueueFull { max_waiting: 8, .. }), "{refused:?}");
+    assert!(refused.to_string().starts_with("8 tasks wait for a connection to `orders`"), "{refused}");
+    measured(format_args!("a task too many is refused after {:?}", asked.elapsed()));
+    // Of another node the first task may wait all the same, and is served.
+    waiting.spawn(wait(&late));
+    eventually(BOUND, "nine to wait", async || of(&server, "batch").await.waiting == 9).await;
+    drop(held);
+    for outcome in waiting.join_all().await {
+        outcome.expect("who waited is served");
+    }
+    drop(crowd.acquire().await.expect("there is room again"));
 }

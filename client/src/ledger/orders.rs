@@ -9,6 +9,12 @@ use super::state::Lapse;
 use super::{Claim, Effects, State};
 
 impl<T, W> State<T, W> {
+    /// Follows the server's word that as many tasks wait in the workload as may,
+    /// or that more may. Those who wait wait on.
+    pub fn bound_queue(&mut self, full: Option<u32>) {
+        self.full = full;
+    }
+
     /// The server's target is `tokens`. More than is kept: the difference
     /// arrives, but not past the deadline, for the allotment may be older than
     /// the loss. Less: `recall` says what leaves, past the deadline too, for the

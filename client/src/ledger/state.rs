@@ -96,6 +96,8 @@ pub struct State<T, W> {
     pub(super) told: Told,
     /// The server's last word.
     pub(super) target: u32,
+    /// As many tasks wait in the workload as may: so many.
+    pub(super) full: Option<u32>,
     pub(super) deadline: Option<Time>,
     /// Connects of before the last lapse that have not ended. Nothing was open
     /// under their tokens, so nothing may be opened under them any more. (Which of
@@ -111,10 +113,19 @@ const _: () = assert!(std::mem::offset_of!(State<(), ()>, waiters) + size_of::<u
 /// Where a task enters the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// According to its age.
+    /// According to its age, if there is room: it is new.
     OfTheYounger,
+    /// According to its age: it has been in the queue before.
+    AsBefore,
     /// In front, since what it is needed for frees a token.
     OfAll,
+}
+
+/// As many tasks wait in the workload as may: so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueFull {
+    /// The bound.
+    pub max_waiting: u32,
 }
 
 /// The answer to a connect that succeeded.
@@ -148,6 +159,7 @@ impl<T, W> State<T, W> {
             uses,
             tokens: 0,
             target: 0,
+            full: None,
             recall: Recall::None,
             leaving: 0,
             free: 0,
@@ -210,14 +222,25 @@ impl<T, W> State<T, W> {
     }
 
     /// Waits behind everybody who waits for longer, or `ahead` of all. Only
-    /// after [`take`](Self::take) gave nothing, with no change in between.
-    pub fn enter(&mut self, ticket: Ticket, ahead: Ahead, waker: W, effects: &mut Effects<T, W>) -> WaiterId {
-        let id = match ahead {
-            Ahead::OfTheYounger => self.waiters.enter(ticket, waker),
-            Ahead::OfAll => self.waiters.enter_ahead(ticket, waker),
+    /// after [`take`](Self::take) gave nothing, with no change in between. The
+    /// first task of a pool may always wait, so that the server hears of it.
+    pub fn enter(
+        &mut self,
+        ticket: Ticket,
+        ahead: Ahead,
+        waker: W,
+        effects: &mut Effects<T, W>,
+    ) -> Result<WaiterId, QueueFull> {
+        let id = match (ahead, self.full) {
+            (Ahead::OfTheYounger, Some(max_waiting)) if self.waiters.waiting() > 0 => {
+                self.tally.refused += 1;
+                return Err(QueueFull { max_waiting });
+            }
+            (Ahead::OfTheYounger | Ahead::AsBefore, _) => self.waiters.enter(ticket, waker),
+            (Ahead::OfAll, _) => self.waiters.enter_ahead(ticket, waker),
         };
         self.finish(effects);
-        id
+        Ok(id)
     }
 
     /// Asks for the claim of a waiter. `Err` when it still waits: it is then
@@ -282,7 +305,7 @@ impl<T, W> State<T, W> {
         opened
     }
 
-    /// A connect failed, or was given up.
+    /// A connect failed.
     pub fn open_failed(&mut self, timed_out: bool, effects: &mut Effects<T, W>) {
         self.tally.open_failures += 1;
         self.tally.create_timeouts += u64::from(timed_out);

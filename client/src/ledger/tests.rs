@@ -39,6 +39,7 @@ enum Move {
     /// The close that began first ends.
     Ended,
     Allot(u32, Recall),
+    Bound(Option<u32>),
     Lapse,
     Fence,
     Revive,
@@ -108,6 +109,7 @@ impl Table {
                 }
             }
             Move::Allot(tokens, recall) => self.state.allot(tokens, recall, self.now, &mut effects),
+            Move::Bound(full) => self.state.bound_queue(full),
             Move::Lapse => self.state.lapse(false, &mut effects),
             Move::Fence => self.state.lapse(true, &mut effects),
             Move::Revive => self.state.revive(&mut effects),
@@ -133,18 +135,19 @@ impl Table {
 
     fn get(&mut self, name: Name, effects: &mut Effects<u32, Name>) {
         if !self.tasks.contains_key(&name) {
-            self.ask(name, self.now, effects);
+            self.ask(name, self.now, Ahead::OfTheYounger, effects);
         }
     }
 
-    /// Takes what is there, or waits since `since`.
-    fn ask(&mut self, name: Name, since: Time, effects: &mut Effects<u32, Name>) {
+    /// Takes what is there, or waits since `since`, or is refused.
+    fn ask(&mut self, name: Name, since: Time, ahead: Ahead, effects: &mut Effects<u32, Name>) {
         if let Some(claim) = self.state.take(effects) {
             return self.claim(name, since, &claim, effects);
         }
         let ticket = Ticket { since, trace: None };
-        let id = self.state.enter(ticket, Ahead::OfTheYounger, name, effects);
-        self.tasks.insert(name, Task::Waiting(id, since));
+        if let Ok(id) = self.state.enter(ticket, ahead, name, effects) {
+            self.tasks.insert(name, Task::Waiting(id, since));
+        }
     }
 
     fn claim(&mut self, name: Name, since: Time, claim: &Claim<u32>, effects: &mut Effects<u32, Name>) {
@@ -160,7 +163,7 @@ impl Table {
                     };
                     self.tasks.insert(name, task);
                 }
-                MayUse::Lapsed => self.ask(name, since, effects),
+                MayUse::Lapsed => self.ask(name, since, Ahead::AsBefore, effects),
                 MayUse::Closed => {}
             },
             Claim::Closed => {}
@@ -187,7 +190,7 @@ impl Table {
             Opened::InUse => self.claim(name, since, &Claim::Connection(connection), effects),
             Opened::Lapsed => {
                 self.closing.push_back(connection);
-                self.ask(name, since, effects);
+                self.ask(name, since, Ahead::AsBefore, effects);
             }
             Opened::Closed => self.closing.push_back(connection),
         }
@@ -228,7 +231,7 @@ impl Table {
             self.tasks.remove(&name);
             self.state.begin_retire(true, effects);
             self.closing.push_back(connection);
-            self.ask(name, since, effects);
+            self.ask(name, since, Ahead::AsBefore, effects);
         }
     }
 
@@ -239,7 +242,10 @@ impl Table {
                 self.woken.retain(|woken| *woken != name);
                 self.state.leave(id, self.now, effects);
             }
-            Some(Task::Connecting(_)) => self.state.open_failed(false, effects),
+            Some(Task::Connecting(_)) => {
+                let connection = self.connection();
+                self.state.opened_idle(connection, Duration::ZERO, self.now, effects);
+            }
             Some(Task::Using(_, held, _)) if self.uses == Use::Tokens => {
                 self.state.give_back_token(self.now.since(held), effects);
             }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::clock::Time;
 
-use super::{Ahead, Claim, Effects, Few, Ledger, State, Ticket, WaiterId};
+use super::{Ahead, Claim, Effects, Few, Ledger, QueueFull, State, Ticket, WaiterId};
 
 /// Who owns a ledger, and knows how to close the connections in it.
 pub(crate) trait Shell {
@@ -23,6 +23,16 @@ pub(crate) trait Shell {
 
     /// Closes connections that the ledger counts as closing.
     fn close_all(&self, connections: Few<Self::Connection>);
+}
+
+/// What a task has that asked.
+pub(crate) enum Asked<'a, S: Shell> {
+    /// What was there.
+    Claim(Claim<S::Connection>),
+    /// A place in the queue.
+    Wait(Wait<'a, S>),
+    /// No place.
+    Refused(QueueFull),
 }
 
 /// A waiter of the ledger; resolves to what it is chosen for. Dropped before, it
@@ -40,16 +50,18 @@ impl<'a, S: Shell> Wait<'a, S> {
         ticket: Ticket,
         ahead: Ahead,
         before: impl FnOnce(&mut State<S::Connection, Waker>, &mut Effects<S::Connection, Waker>),
-    ) -> Result<Claim<S::Connection>, Self> {
-        let asked = shell.ledger().step(|state, effects| {
+    ) -> Asked<'a, S> {
+        shell.ledger().step(|state, effects| {
             before(state, effects);
-            match state.take(effects) {
-                Some(claim) => Ok(claim),
-                // The first poll brings the real waker.
-                None => Err(state.enter(ticket, ahead, Waker::noop().clone(), effects)),
+            if let Some(claim) = state.take(effects) {
+                return Asked::Claim(claim);
             }
-        });
-        asked.map_err(|id| Self { shell, id: Some(id) })
+            // The first poll brings the real waker.
+            match state.enter(ticket, ahead, Waker::noop().clone(), effects) {
+                Ok(id) => Asked::Wait(Self { shell, id: Some(id) }),
+                Err(full) => Asked::Refused(full),
+            }
+        })
     }
 
     /// Waits at most until `limit` after `since`; for ever without a

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Time;
 use crate::error::{Error, RecycleFailure};
-use crate::ledger::{Ahead, Claim, State, Ticket, Wait, remaining};
+use crate::ledger::{Ahead, Asked, Claim, QueueFull, State, Ticket, Wait, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::{TraceContext, checkout_span};
 
@@ -32,6 +32,17 @@ enum Step<'a, M: Manager + 'static> {
     Claim(Claim<Pooled<M::Type>>),
     Unfit(Untested<'a, M>, RecycleFailure<M::Error>),
     Wait(Wait<'a, Arc<Shared<M>>>),
+    Refused(QueueFull),
+}
+
+impl<'a, M: Manager + 'static> From<Asked<'a, Arc<Shared<M>>>> for Step<'a, M> {
+    fn from(asked: Asked<'a, Arc<Shared<M>>>) -> Self {
+        match asked {
+            Asked::Claim(claim) => Self::Claim(claim),
+            Asked::Wait(wait) => Self::Wait(wait),
+            Asked::Refused(full) => Self::Refused(full),
+        }
+    }
 }
 
 impl<M: Manager + 'static> Shared<M> {
@@ -72,7 +83,7 @@ impl<M: Manager + 'static> Shared<M> {
                 Untested::new(self, pooled, held).test(now).await.ok()
             }
             Step::Claim(Claim::Token) => self.connect(Site::OTHER).await.ok(),
-            Step::Claim(Claim::Closed) | Step::Unfit(..) | Step::Wait(_) => None,
+            Step::Claim(Claim::Closed) | Step::Unfit(..) | Step::Wait(_) | Step::Refused(_) => None,
         }
     }
 
@@ -89,6 +100,9 @@ impl<M: Manager + 'static> Shared<M> {
             step = match step {
                 Step::Wait(wait) => Step::Claim(self.wait(site, ticket, wait).await?),
                 Step::Claim(Claim::Closed) => return Err(self.closed()),
+                Step::Refused(QueueFull { max_waiting }) => {
+                    return Err(Error::QueueFull { database: self.database.clone(), max_waiting });
+                }
                 Step::Claim(Claim::Connection(pooled)) => {
                     let now = self.ledger.now();
                     let untested = Untested::new(self, pooled, Held { site, since: now });
@@ -109,7 +123,7 @@ impl<M: Manager + 'static> Shared<M> {
                 Step::Claim(Claim::Token) => match self.connect(site).await {
                     Ok(checkout) => return Ok(checkout),
                     // The token is gone; another may come with an allotment.
-                    Err(NoConnection::Lapsed) => self.ask(ticket, Ahead::OfTheYounger),
+                    Err(NoConnection::Lapsed) => self.ask(ticket, Ahead::AsBefore),
                     Err(NoConnection::Closed) => return Err(self.closed()),
                     Err(NoConnection::Failed(error)) => return Err(error),
                 },
@@ -119,7 +133,7 @@ impl<M: Manager + 'static> Shared<M> {
 
     /// Takes what is there, or a place in the queue.
     fn ask(self: &Arc<Self>, ticket: Ticket, ahead: Ahead) -> Step<'_, M> {
-        Wait::ask(self, ticket, ahead, |_, _| {}).map_or_else(Step::Wait, Step::Claim)
+        Wait::ask(self, ticket, ahead, |_, _| {}).into()
     }
 
     /// Closes a connection that is not fit and asks for another. Both are one
@@ -128,13 +142,13 @@ impl<M: Manager + 'static> Shared<M> {
     fn retire_and_ask<'a>(self: &'a Arc<Self>, mut untested: Untested<'a, M>, ticket: Ticket) -> Step<'a, M> {
         let failed = untested.failed;
         let pooled = untested.pooled.take();
-        let asked = Wait::ask(self, ticket, Ahead::OfTheYounger, |state, effects| {
+        let asked = Wait::ask(self, ticket, Ahead::AsBefore, |state, effects| {
             state.begin_retire(failed, effects);
         });
         if let Some(pooled) = pooled {
             self.start_close(pooled);
         }
-        asked.map_or_else(Step::Wait, Step::Claim)
+        asked.into()
     }
 
     async fn wait(
@@ -222,6 +236,7 @@ fn record<T, E>(span: &Span, outcome: &Result<T, Error<E>>) {
     let outcome = match outcome {
         Ok(_) => "connection",
         Err(Error::WaitTimeout { .. }) => "wait timeout",
+        Err(Error::QueueFull { .. }) => "queue full",
         Err(Error::CreateTimeout { .. }) => "create timeout",
         Err(Error::Recycle { .. }) => "recycle failures",
         Err(Error::Backend { .. }) => "backend error",

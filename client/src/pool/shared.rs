@@ -111,6 +111,10 @@ impl<M: Manager + 'static> Governed for Reins<M> {
         self.0.close_all(close);
     }
 
+    fn bound_queue(&self, full: Option<u32>) {
+        self.0.ledger.step(|state, _| state.bound_queue(full));
+    }
+
     fn lapse(&self, fence: bool) {
         if fence {
             // First, so that what comes back meanwhile is closed as well.

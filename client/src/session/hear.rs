@@ -57,7 +57,7 @@ impl Session {
     }
 
     fn allotted(&mut self, allotment: &Allotment) -> Result<(), Fault> {
-        let Allotment { database, sequence, tokens, recall, quantum: _ } = allotment;
+        let Allotment { database, sequence, tokens, recall, max_waiting, quantum: _ } = allotment;
         let lapsed = self.lifetime.is_lapsed();
         let applied = match self.members.get_mut(database) {
             Some(member) => member.allotted(allotment, lapsed),
@@ -65,7 +65,7 @@ impl Session {
         };
         match applied {
             Ok(()) => {
-                tracing::debug!(%database, %sequence, tokens, ?recall, lapsed, "allotment");
+                tracing::debug!(%database, %sequence, tokens, ?recall, max_waiting, lapsed, "allotment");
                 Ok(())
             }
             Err(Misplaced::NotLeased) => Err(Fault::Protocol(format!(

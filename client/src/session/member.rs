@@ -92,7 +92,14 @@ impl Member {
         self.applied = Sequence::default();
         self.sent = None;
         self.changed = false;
+        self.stream_ended();
         self.demand(database, lapsed)
+    }
+
+    /// Nothing more comes on the current stream: tasks wait for what the next one
+    /// brings, however full the queue was.
+    pub(super) fn stream_ended(&self) {
+        self.governed.bound_queue(None);
     }
 
     /// The Welcome confirms at most what was claimed.
@@ -121,6 +128,7 @@ impl Member {
         self.applied = allotment.sequence;
         terms.quantum = allotment.quantum.unwrap_or(terms.quantum);
         let most = if lapsed { self.governed.levels().holding } else { u32::MAX };
+        self.governed.bound_queue(allotment.max_waiting);
         self.governed.allot(allotment.tokens.min(most), allotment.recall);
         Ok(())
     }

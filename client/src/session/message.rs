@@ -254,6 +254,9 @@ pub struct Allotment {
     pub recall: Recall,
     /// The quantum by which ages are reported from now on; None: as before.
     pub quantum: Option<Duration>,
+    /// As many tasks wait in the session's workload as may: so many. None: more
+    /// may wait.
+    pub max_waiting: Option<u32>,
 }
 
 #[cfg(test)]

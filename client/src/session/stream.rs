@@ -108,6 +108,7 @@ impl Session {
     /// The current stream is no more: another one follows after a pause.
     pub(super) fn stream_failed(&mut self, now: Time, fault: Fault, effects: &mut Vec<Effect>) {
         self.lifetime.stream_ended();
+        self.members.values().for_each(Member::stream_ended);
         let (endpoint, was_attached) = match &self.phase {
             Phase::Speaking(stream) if stream.goodbye_sent.is_some() => {
                 self.phase = Phase::Waiting { until: now, reuse: false };

@@ -207,5 +207,6 @@ fn allotment(database: &str, sequence: u64, tokens: u32) -> FromServer {
         tokens,
         recall: Recall::Idle,
         quantum: None,
+        max_waiting: None,
     })
 }

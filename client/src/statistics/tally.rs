@@ -16,6 +16,7 @@ pub(crate) struct Tally {
     pub(crate) closes: u64,
     pub(crate) recycle_failures: u64,
     pub(crate) recalls: u64,
+    pub(crate) refused: u64,
 }
 
 impl Tally {
@@ -45,6 +46,7 @@ impl Tally {
             closes: self.closes,
             recycle_failures: self.recycle_failures,
             recalls: self.recalls,
+            refused: self.refused,
             mean_hold: self.mean_hold(),
             mean_connect: self.mean_connect(),
             ..Statistics::default()

@@ -155,8 +155,8 @@ impl ServerStream {
     pub(crate) async fn allot(&self, database: &str, sequence: u64, tokens: u32) {
         let recall = v1::Recall::Idle.into();
         let database = database.into();
-        self.send(ToNode::Allotment(v1::Allotment { database, sequence, tokens, recall, quantum_us: None }))
-            .await;
+        let allotment = v1::Allotment { database, sequence, tokens, recall, ..v1::Allotment::default() };
+        self.send(ToNode::Allotment(allotment)).await;
     }
 }
 

@@ -135,6 +135,10 @@ impl Governed for Pool {
         self.change(|ledger, now, effects| ledger.allot(tokens, recall, now, effects));
     }
 
+    fn bound_queue(&self, full: Option<u32>) {
+        self.change(|ledger, _, _| ledger.bound_queue(full));
+    }
+
     fn lapse(&self, fence: bool) {
         self.with(|inside| {
             inside.fences += u32::from(fence);

@@ -37,7 +37,8 @@ pub(crate) fn from_core(database: DatabaseName, allotment: core::Allotment) -> m
             core::Recall::Idle => Recall::Idle,
             core::Recall::NextReturn => Recall::NextReturn,
         },
-        quantum: Some(allotment.quantum),
+        quantum: Some(allotment.queueing.quantum),
+        max_waiting: allotment.queueing.full,
     }
 }
 

@@ -208,6 +208,12 @@ pub struct Allotment {
     /// The quantum of reports from now on, as in DatabaseTerms. Unset: as before.
     #[prost(uint64, optional, tag = "5")]
     pub quantum_us: ::core::option::Option<u64>,
+    /// Set while as many tasks wait in the session's workload as may: so many. The
+    /// node refuses a task that would wait beside another one of its own; the first
+    /// one waits, so that the server hears of the node. Unset: none is refused. A
+    /// new stream begins with none refused.
+    #[prost(uint32, optional, tag = "6")]
+    pub max_waiting: ::core::option::Option<u32>,
 }
 /// The session does not exist.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

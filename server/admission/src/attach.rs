@@ -110,11 +110,11 @@ impl Core {
         }
         let counted = at.leases.get(&id).map_or(0, Lease::held);
         let usual_hold = at.workloads[workload.index()].orders.shares.usual_hold();
-        let quantum = at.report_quantum();
+        let queueing = at.queueing(workload);
         let attach = |lease: &mut Lease| {
             lease.workload = workload;
             lease.assume_hold(usual_hold);
-            lease.attach(stream, demand, on_loss, quantum, now)
+            lease.attach(stream, demand, on_loss, queueing, now)
         };
         let sequence = at.change(id, attach).unwrap_or_default();
         if demand.holding > counted {
@@ -122,7 +122,7 @@ impl Core {
             let claimed = demand.holding;
             effects.push(Effect::Note(Note::OverClaimed { session: id, database, claimed, counted }));
         }
-        Terms { database, sequence, on_loss, quantum }
+        Terms { database, sequence, on_loss, quantum: queueing.quantum }
     }
 
     /// Databases that the Hello does not name: the node uses them no more, but

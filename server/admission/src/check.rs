@@ -33,7 +33,7 @@ impl Core {
         for database in &self.databases {
             database.totals_are_sums();
             database.leases_are_covered();
-            database.ages_are_reported_by_the_quantum_in_force();
+            database.tasks_queue_by_the_rules_in_force();
             database.limits_hold();
             database.targets_are_what_was_aimed_for();
             for workload in &database.workloads {
@@ -88,10 +88,10 @@ impl Database {
         }
     }
 
-    fn ages_are_reported_by_the_quantum_in_force(&self) {
+    fn tasks_queue_by_the_rules_in_force(&self) {
         for lease in self.leases.values() {
             let attached = matches!(lease.standing, Standing::Attached(_));
-            assert!(!attached || lease.report_quantum == self.report_quantum(), "an old quantum of reports");
+            assert!(!attached || lease.queueing == self.queueing(lease.workload), "an old rule of queueing");
         }
     }
 

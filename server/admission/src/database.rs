@@ -12,7 +12,7 @@ use core::{
 };
 
 use crate::{
-    Admission, DatabaseId, DatabaseSettings, Effect, Note, SessionId, Time,
+    Admission, DatabaseId, DatabaseSettings, Effect, Note, Queueing, SessionId, Time,
     between::fit_floors,
     calls::Call,
     durable::Change,
@@ -163,27 +163,13 @@ impl Database {
         workload: impl Fn(SessionId) -> Option<&'a Arc<str>>,
         effects: &mut Vec<Effect>,
     ) {
-        let quantum = self.report_quantum();
         let before = replace(&mut self.settings, settings);
-        if self.report_quantum() != quantum {
-            self.tell_report_quantum();
-        }
         if before.workloads != self.settings.workloads {
             self.sort_again(workload);
             self.refit_floors(effects);
         }
+        self.tell_queueing();
         self.recap(effects);
-    }
-
-    /// Lets every node know that it is to report by another quantum.
-    fn tell_report_quantum(&mut self) {
-        let quantum = self.report_quantum();
-        let attached = |lease: &Lease| matches!(lease.standing, Standing::Attached(_));
-        let sessions: Vec<SessionId> =
-            self.leases.iter().filter(|(_, lease)| attached(lease)).map(|(session, _)| *session).collect();
-        for session in sessions {
-            self.change(session, |lease| lease.report_quantum = quantum);
-        }
     }
 
     /// Sorts everybody into other workloads.
@@ -356,11 +342,40 @@ impl Database {
 
     /// The quantum by which nodes report how long their tasks wait; zero: no order
     /// asks for it.
-    pub(crate) fn report_quantum(&self) -> Duration {
+    fn report_quantum(&self) -> Duration {
         match self.quantum() {
             None => Duration::ZERO,
             Some(quantum) if quantum.is_zero() => STRICT_REPORTS,
             Some(quantum) => quantum,
+        }
+    }
+
+    /// How the tasks of a workload's sessions queue.
+    pub(crate) fn queueing(&self, workload: WorkloadId) -> Queueing {
+        Queueing { quantum: self.report_quantum(), full: self.workloads[workload.index()].full() }
+    }
+
+    /// Lets nodes know whose workloads have as many waiting tasks as may wait, or
+    /// have not any more.
+    fn look_at_queues(&mut self) {
+        let shadow = self.settings.shadow;
+        let look = |any, workload: &mut Workload| workload.look_at_queue(shadow) || any;
+        if self.workloads.iter_mut().fold(false, look) {
+            self.tell_queueing();
+        }
+    }
+
+    /// Notes what is to be told to each node that queues by other rules now.
+    fn tell_queueing(&mut self) {
+        let stale = |lease: &Lease| {
+            matches!(lease.standing, Standing::Attached(_)) && lease.queueing != self.queueing(lease.workload)
+        };
+        let sessions: Vec<SessionId> =
+            self.leases.iter().filter(|(_, lease)| stale(lease)).map(|(session, _)| *session).collect();
+        for session in sessions {
+            let workload = self.leases.get(&session).map_or_else(WorkloadId::default, |lease| lease.workload);
+            let queueing = self.queueing(workload);
+            self.change(session, |lease| lease.queueing = queueing);
         }
     }
 
@@ -386,6 +401,7 @@ impl Database {
             self.grant(now);
             self.recall(now);
         }
+        self.look_at_queues();
         self.settle(now, effects);
     }
 }

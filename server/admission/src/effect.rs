@@ -98,8 +98,18 @@ pub struct Allotment {
     pub tokens: u32,
     /// How the node goes down to `tokens`.
     pub recall: Recall,
-    /// The quantum by which ages are reported from now on.
+    /// How its tasks queue from now on.
+    pub queueing: Queueing,
+}
+
+/// How the tasks of a session queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queueing {
+    /// The quantum by which ages are reported; zero: not on their own account.
     pub quantum: Duration,
+    /// As many tasks wait in its workload as may: so many. Another one is to be
+    /// refused, unless it is the only one of its node, which is to be heard of.
+    pub full: Option<u32>,
 }
 
 /// How a node gives up tokens above its allotment.

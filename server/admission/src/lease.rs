@@ -9,8 +9,8 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::time::Duration;
 
 use crate::{
-    Demand, LossPolicy, Recall, StreamId, Time, calls::Call, durable, shadow::Shadowed, shares::Weight,
-    workload::WorkloadId,
+    Demand, LossPolicy, Queueing, Recall, StreamId, Time, calls::Call, durable, shadow::Shadowed,
+    shares::Weight, workload::WorkloadId,
 };
 
 /// Observations of the database that end a quarantine (rule 16).
@@ -122,9 +122,9 @@ pub(crate) struct Lease {
     sequence: u64,
     /// Target and recall as last sent, or as agreed by an acknowledgement.
     told: (u32, Recall),
-    /// The quantum by which the node is to report ages, and the one it was told.
-    pub(crate) report_quantum: Duration,
-    told_quantum: Duration,
+    /// How the node's tasks are to queue, and what it was told of that.
+    pub(crate) queueing: Queueing,
+    told_queueing: Queueing,
     /// Spare tokens that an idle recall could not get.
     refused: u32,
     /// The last idle recall was answered with tokens left over that are unused.
@@ -144,7 +144,7 @@ struct Before {
     sent: VecDeque<Sent>,
     sequence: u64,
     told: (u32, Recall),
-    told_quantum: Duration,
+    told_queueing: Queueing,
 }
 
 impl Lease {
@@ -176,8 +176,8 @@ impl Lease {
             sent: VecDeque::new(),
             sequence: 0,
             told: (held, Recall::None),
-            report_quantum: Duration::ZERO,
-            told_quantum: Duration::ZERO,
+            queueing: Queueing::default(),
+            told_queueing: Queueing::default(),
             refused: 0,
             left_unused: false,
             sockets_dead: false,
@@ -213,7 +213,7 @@ impl Lease {
 
     /// Whether what was sent is not what is meant.
     fn is_to_be_told(&self) -> bool {
-        self.told != (self.tokens, self.recall) || self.told_quantum != self.report_quantum
+        self.told != (self.tokens, self.recall) || self.told_queueing != self.queueing
     }
 
     /// The record that covers what is held.

@@ -48,7 +48,7 @@ mod watch;
 mod workload;
 
 pub use self::core::Core;
-pub use effect::{Allotment, Close, Effect, Note, Recall, Terms, UnaryReply, Welcome};
+pub use effect::{Allotment, Close, Effect, Note, Queueing, Recall, Terms, UnaryReply, Welcome};
 pub use event::{Acquire, Claim, Demand, Event, Hello, Observation, ReleaseTarget};
 pub use explain::{Explanation, Facts, Holder, Promise, ShadowedView};
 pub use ids::{DatabaseId, SessionId, StreamId, Ticket};

@@ -2,7 +2,7 @@
 //! have. Rules 9 and 10 of `docs/admission.md`. Knows nothing of other workloads.
 
 use alloc::sync::Arc;
-use core::time::Duration;
+use core::{mem::replace, time::Duration};
 
 use crate::{
     SessionId, Time, WorkloadSettings, Workloads,
@@ -43,6 +43,8 @@ pub(crate) struct Workload {
     recent: Recent,
     /// Calls that were refused since it has too many waiters.
     pub(crate) refused: u64,
+    /// As many wait as may, as its nodes are to know.
+    full: bool,
     /// What would have happened without shadow mode.
     pub(crate) shadow: Shadow,
     /// What it is to have, in parts of a token, as of the last look.
@@ -63,6 +65,7 @@ impl Workload {
             kept_for: None,
             recent: Recent::default(),
             refused: 0,
+            full: false,
             shadow: Shadow::default(),
             target: 0,
             missing: 0,
@@ -96,6 +99,22 @@ impl Workload {
     /// Waiting tasks in all nodes, and waiting calls.
     pub(crate) fn waiting(&self) -> u64 {
         self.totals.waiting + self.calls.len() as u64
+    }
+
+    /// The most that may wait, while as many do.
+    pub(crate) fn full(&self) -> Option<u32> {
+        self.settings.max_waiting.filter(|_| self.full)
+    }
+
+    /// Looks whether as many wait as may. It is full until a quarter fewer wait, so
+    /// that nodes are not told of every task. True when it changed.
+    pub(crate) fn look_at_queue(&mut self, shadow: bool) -> bool {
+        let full = self.settings.max_waiting.is_some_and(|most| {
+            let most = most.max(1);
+            let enough = if self.full { most - most.div_ceil(4) + 1 } else { most };
+            !shadow && self.waiting() >= u64::from(enough)
+        });
+        replace(&mut self.full, full) != full
     }
 
     /// Held by live sessions.

@@ -97,7 +97,8 @@ fn allotment(database: &Arc<str>, allotment: Allotment) -> v1::Allotment {
         sequence: allotment.sequence,
         tokens: allotment.tokens,
         recall: recall.into(),
-        quantum_us: Some(micros(allotment.quantum)),
+        quantum_us: Some(micros(allotment.queueing.quantum)),
+        max_waiting: allotment.queueing.full,
     }
 }
 

@@ -20,6 +20,7 @@ fn moves() -> impl Strategy<Value = Move> {
         2 => name().prop_map(Move::Leave),
         5 => Just(Move::Ended),
         4 => (0..8_u32, recall).prop_map(|(tokens, recall)| Move::Allot(tokens, recall)),
+        1 => prop::option::of(0..4_u32).prop_map(Move::Bound),
         1 => Just(Move::Lapse),
         1 => Just(Move::Fence),
         2 => Just(Move::Revive),

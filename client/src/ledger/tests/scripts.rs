@@ -37,6 +37,8 @@ fn parse(words: &[&str]) -> Option<Move> {
         ["allot", tokens] => Move::Allot(tokens.parse().ok()?, Recall::None),
         ["allot", tokens, "idle"] => Move::Allot(tokens.parse().ok()?, Recall::Idle),
         ["allot", tokens, "next"] => Move::Allot(tokens.parse().ok()?, Recall::NextReturn),
+        ["full", waiting] => Move::Bound(Some(waiting.parse().ok()?)),
+        ["room"] => Move::Bound(None),
         ["lapse"] => Move::Lapse,
         ["fence"] => Move::Fence,
         ["revive"] => Move::Revive,
@@ -79,6 +81,20 @@ fn the_oldest_waiter_gets_what_comes_back() {
     check("allot 1, get a, opened a, get b, get c, return a", "tokens 1, 1 used, 1 waiting; woken b");
     check("allot 1, get a, opened a, get b, get c, leave b, return a", "tokens 1, 1 used; woken c");
     check("allot 1, get a, get b, failed a", "tokens 1, 1 opening; woken b");
+}
+
+#[test]
+fn a_task_that_would_wait_beside_another_is_refused_when_as_many_wait_as_may() {
+    check("get a, get b, full 2, get c", "tokens 0, 2 waiting");
+    check("get a, get b, full 2, get c, room, get c", "tokens 0, 3 waiting");
+    // The first one tells the server that there is a node.
+    check("full 0, get a, get b", "tokens 0, 1 waiting");
+    // What need not wait is served, and who was let in before waits on.
+    check("allot 1, full 2, get a", "tokens 1, 1 opening");
+    check(
+        "allot 1, get a, opened a, return a, get b, get c, full 2, unfit b",
+        "tokens 1, 1 closing, 2 waiting",
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ struct State {
     levels: Levels,
     lapsed: bool,
     fenced: bool,
+    full: Option<u32>,
     closed: bool,
     deadline: Option<Time>,
     allotted: Vec<u32>,
@@ -35,6 +36,11 @@ impl CountingPool {
 
     pub(crate) fn is_lapsed(&self) -> bool {
         self.with(|state| state.lapsed)
+    }
+
+    /// The bound of the queue, while as many wait as may.
+    pub(crate) fn full(&self) -> Option<u32> {
+        self.with(|state| state.full)
     }
 
     pub(crate) fn is_fenced(&self) -> bool {
@@ -77,6 +83,10 @@ impl Governed for CountingPool {
             levels.established -= idle;
             levels.holding -= idle;
         });
+    }
+
+    fn bound_queue(&self, full: Option<u32>) {
+        self.with(|state| state.full = full);
     }
 
     fn lapse(&self, fence: bool) {

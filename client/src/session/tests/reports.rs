@@ -44,6 +44,28 @@ fn the_age_of_the_oldest_waiter_is_said_once_in_a_tenth_of_the_quantum() {
     assert_eq!(node.demands(), [], "nobody waits any more");
 }
 
+#[test]
+fn a_full_queue_is_known_until_another_word_or_another_stream_comes() {
+    let mut node = Node::attached(&["a"]);
+    let mut told = |sequence, max_waiting| {
+        node.receive(FromServer::Allotment(Allotment {
+            database: name("a"),
+            sequence: Sequence(sequence),
+            tokens: 0,
+            recall: Recall::None,
+            quantum: None,
+            max_waiting,
+        }));
+        node.pool("a").full()
+    };
+    assert_eq!(told(2, Some(500)), Some(500));
+    assert_eq!(told(3, None), None);
+    assert_eq!(told(4, Some(500)), Some(500));
+    let stream = node.stream();
+    node.apply(Event::Ended(stream, "cut".into()));
+    assert_eq!(node.pool("a").full(), None, "the next server will say it again if it is so");
+}
+
 /// The mode of admission can change while the stream lasts.
 #[test]
 fn ages_are_said_by_the_quantum_that_was_told_last() {
@@ -56,6 +78,7 @@ fn ages_are_said_by_the_quantum_that_was_told_last() {
             tokens: 0,
             recall: Recall::None,
             quantum,
+            max_waiting: None,
         }));
         node.demands();
         let mut said = 0;

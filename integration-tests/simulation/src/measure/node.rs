@@ -234,11 +234,13 @@ impl Fleet {
         let ticket = Ticket { since: local(self.now), trace: None };
         let asked = self.change(node, |ledger, _, effects| match ledger.take(effects) {
             Some(claim) => Ok(claim),
-            None => Err(ledger.enter(ticket, Ahead::OfTheYounger, task, effects)),
+            // No scenario has a bound of what may wait.
+            None => Err(ledger.enter(ticket, Ahead::AsBefore, task, effects)),
         });
         match asked {
             Ok(claim) => self.claimed(node, task, &claim),
-            Err(id) => self.nodes[node].tasks[task].state = State::Waiting(id),
+            Err(Ok(id)) => self.nodes[node].tasks[task].state = State::Waiting(id),
+            Err(Err(full)) => unreachable!("a task is refused: {full:?}"),
         }
     }
 

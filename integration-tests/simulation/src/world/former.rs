@@ -45,7 +45,14 @@ fn welcome(hello: &Hello) -> Vec<FromServer> {
     });
     let grant = |database| {
         let (sequence, tokens) = (Sequence(2), GENEROUS);
-        FromServer::Allotment(Allotment { database, sequence, tokens, recall: Recall::None, quantum: None })
+        FromServer::Allotment(Allotment {
+            database,
+            sequence,
+            tokens,
+            recall: Recall::None,
+            quantum: None,
+            max_waiting: None,
+        })
     };
     std::iter::once(welcome).chain(databases().map(grant)).collect()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use leasehold_client::{
     clock::Time,
-    ledger::{Ticket, WaiterId},
+    ledger::{Ahead, Ticket, WaiterId},
 };
 
 use self::connecting::Connecting;
@@ -169,7 +169,7 @@ impl World {
         self.at(place).asked += 1;
         let since = self.tell_time(place.process);
         let ticket = Ticket { since, trace: None };
-        self.ask(place, ticket, |_, _| {});
+        self.ask(place, ticket, Ahead::OfTheYounger, |_, _| {});
     }
 
     /// The checkout is answered with a connection.

@@ -1,10 +1,10 @@
 //! What is heard of a lease: claims, reports, silence, observations. Rules 8 to 10
 //! and 16 of `docs/protocol.md`. Knows nothing of what is to be said.
 
-use core::{mem::replace, time::Duration};
+use core::mem::replace;
 
 use super::{LONGEST_HOLD, Lease, OBSERVATIONS, Standing};
-use crate::{Demand, LossPolicy, Recall, StreamId, Time};
+use crate::{Demand, LossPolicy, Queueing, Recall, StreamId, Time};
 
 impl Lease {
     /// A stream claims the lease: the claim raises what is counted and lowers
@@ -14,7 +14,7 @@ impl Lease {
         stream: StreamId,
         claim: Demand,
         on_loss: LossPolicy,
-        report_quantum: Duration,
+        queueing: Queueing,
         now: Time,
     ) -> u64 {
         self.floor = self.held().max(claim.holding);
@@ -34,7 +34,8 @@ impl Lease {
         self.tokens = claim.holding;
         self.recall = Recall::None;
         self.told = (self.tokens, self.recall);
-        (self.report_quantum, self.told_quantum) = (report_quantum, report_quantum);
+        // The Welcome tells the quantum, and nobody that a queue is full.
+        (self.queueing, self.told_queueing) = (queueing, Queueing { full: None, ..queueing });
         (self.refused, self.left_unused) = (0, false);
         self.accept(claim, now);
         self.sequence

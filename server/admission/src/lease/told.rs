@@ -36,14 +36,14 @@ impl Lease {
             return None;
         }
         self.told = (self.tokens, self.recall);
-        self.told_quantum = self.report_quantum;
+        self.told_queueing = self.queueing;
         self.sequence += 1;
         while self.sent.back().is_some_and(|sent| sent.tokens <= self.tokens) {
             self.sent.pop_back();
         }
         self.sent.push_back(Sent { sequence: self.sequence, tokens: self.tokens });
-        let Lease { sequence, tokens, recall, report_quantum: quantum, .. } = *self;
-        let allotment = Allotment { sequence, tokens, recall, quantum };
+        let Lease { sequence, tokens, recall, queueing, .. } = *self;
+        let allotment = Allotment { sequence, tokens, recall, queueing };
         Some((stream, allotment, self.before.is_some()))
     }
 
@@ -60,7 +60,7 @@ impl Lease {
                 sent: self.sent.clone(),
                 sequence: self.sequence,
                 told: self.told,
-                told_quantum: self.told_quantum,
+                told_queueing: self.told_queueing,
             }));
         }
     }
@@ -82,6 +82,6 @@ impl Lease {
         self.sequence = before.sequence;
         self.sent = before.sent.into_iter().filter(|sent| sent.sequence > acknowledged).collect();
         self.told = before.told;
-        self.told_quantum = before.told_quantum;
+        self.told_queueing = before.told_queueing;
     }
 }

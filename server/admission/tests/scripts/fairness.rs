@@ -78,7 +78,7 @@ fn nodes_report_ages_as_the_mode_in_force_needs_them() {
     let with = |admission| DatabaseSettings { admission, ..settings(4) };
     let mut world = World::new(with(fair(0)));
     run(&mut world, "hello a\nhello b\nwait a 9\nwait b 2");
-    let told = |world: &World| world.nodes["a"].quantum.as_millis();
+    let told = |world: &World| world.nodes["a"].queueing.quantum.as_millis();
     assert_eq!(told(&world), 100, "strict");
     for (admission, millis) in [(fair(30), 30), (Admission::Unfair, 0), (fair(0), 100), (fair(100), 100)] {
         world.apply(Event::Configure { database: DB, settings: with(admission) });
@@ -87,7 +87,7 @@ fn nodes_report_ages_as_the_mode_in_force_needs_them() {
         run(&mut world, "expect a=4 b=0 held=4 free=0");
     }
     run(&mut world, "hello b");
-    assert_eq!(world.nodes["b"].quantum.as_millis(), 100);
+    assert_eq!(world.nodes["b"].queueing.quantum.as_millis(), 100);
 }
 
 /// A change that was to be told along with a grant, which then could not be written,
@@ -103,7 +103,7 @@ fn a_quantum_that_was_not_sent_is_told_again() {
     world.mend_store();
     world.pump();
     run(&mut world, "alive a\nexpect a=1 held=1 free=3");
-    assert_eq!(world.nodes["a"].quantum.as_millis(), 100);
+    assert_eq!(world.nodes["a"].queueing.quantum.as_millis(), 100);
 }
 
 #[test]

@@ -304,6 +304,26 @@ fn a_call_beyond_the_most_that_may_wait_is_refused_at_once() {
 }
 
 #[test]
+fn nodes_are_told_while_as_many_tasks_wait_as_may() {
+    let few = WorkloadSettings { max_waiting: Some(4), ..batch() };
+    let mut world = World::new(with(4, &[few.clone()]));
+    run(&mut world, "hello a batch\nhello b batch\nhello c web\nwait a 7\nwait b 1");
+    let told = |world: &World| ["a", "b", "c"].map(|node| world.nodes[node].queueing.full);
+    assert_eq!(told(&world), [Some(4), Some(4), None], "3 and 1 wait");
+    // It stays full until a quarter fewer wait.
+    run(&mut world, "return a 1");
+    assert_eq!(told(&world), [None, None, None], "2 and 1 wait");
+    run(&mut world, "wait b 1");
+    assert_eq!(told(&world), [Some(4), Some(4), None]);
+    run(&mut world, "hello d batch");
+    assert_eq!(world.nodes["d"].queueing.full, Some(4), "who comes later");
+    let shadow = DatabaseSettings { shadow: true, ..with(4, &[few]) };
+    world.apply(Event::Configure { database: DB, settings: shadow });
+    world.pump();
+    assert_eq!(told(&world), [None; 3], "nothing is refused in shadow mode");
+}
+
+#[test]
 fn a_call_of_more_than_its_limit_is_refused_at_once() {
     let limited = WorkloadSettings { limit: Some(5), ..batch() };
     let mut world = World::new(with(16, &[limited]));

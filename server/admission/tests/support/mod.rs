@@ -23,7 +23,7 @@ use std::{
 
 use leasehold_admission::{
     Admission, Claim, Core, DatabaseId, DatabaseSettings, Effect, Event, Hello, LossPolicy, Note,
-    Observation, SessionId, StreamId, Time, UnaryReply, Workloads,
+    Observation, Queueing, SessionId, StreamId, Time, UnaryReply, Workloads,
     durable::{Change, State},
 };
 pub use node::{Node, ToNode};
@@ -265,7 +265,7 @@ impl World {
         let Some(message) = node.incoming.pop_front() else { return };
         match message {
             ToNode::Welcome(sequence, quantum) => {
-                node.quantum = quantum;
+                node.queueing = Queueing { quantum, full: None };
                 node.acknowledged = sequence;
                 node.welcomed = true;
                 node.target = node.holding();

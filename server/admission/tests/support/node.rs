@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use leasehold_admission::{Allotment, Demand, Event, Recall, StreamId, Time};
+use leasehold_admission::{Allotment, Demand, Event, Queueing, Recall, StreamId, Time};
 
 /// A node that keeps the rules: rules 4, 5, 9, 10, 12 and 14 of
 /// `docs/protocol.md`, without connections that take time.
@@ -26,8 +26,8 @@ pub struct Node {
     pub acknowledged: u64,
     pub target: u32,
     pub recall: Option<Recall>,
-    /// By which it would report ages.
-    pub quantum: Duration,
+    /// What it was told of how its tasks queue.
+    pub queueing: Queueing,
     /// Sent by the server, not yet received.
     pub incoming: VecDeque<ToNode>,
     /// Sent to the server, not yet received.
@@ -80,7 +80,7 @@ impl Node {
 
     pub fn apply(&mut self, allotment: Allotment, now: Time) {
         self.acknowledged = allotment.sequence;
-        self.quantum = allotment.quantum;
+        self.queueing = allotment.queueing;
         if self.is_lapsed(now) {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_client::{
     clock::Time,
-    ledger::{MayUse, Opened, Ticket},
+    ledger::{Ahead, MayUse, Opened, Ticket},
 };
 
 use super::{Place, TaskState, TaskStep, WARM};
@@ -92,7 +92,7 @@ impl World {
         if place.task == WARM || abandoned {
             self.came_to_nothing(place, abandoned);
         } else {
-            self.ask(place, ticket, |_, _| {});
+            self.ask(place, ticket, Ahead::AsBefore, |_, _| {});
         }
     }
 
@@ -170,7 +170,7 @@ impl World {
             }
             Opened::Lapsed => {
                 self.start_close(place.process, place.database, connection);
-                self.ask(place, connecting.ticket, |_, _| {});
+                self.ask(place, connecting.ticket, Ahead::AsBefore, |_, _| {});
             }
             Opened::Closed => {
                 self.start_close(place.process, place.database, connection);

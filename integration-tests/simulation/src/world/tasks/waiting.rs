@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_client::ledger::{Ahead, Claim, Ticket};
+use leasehold_client::ledger::{Ahead, Claim, QueueFull, Ticket};
 
 use super::{Place, TaskState, TaskStep};
 use crate::{
@@ -14,23 +14,25 @@ use crate::{
 };
 
 impl World {
-    /// Takes what is there, or waits.
+    /// Takes what is there, or waits, or is refused.
     pub(super) fn ask(
         &mut self,
         place: Place,
         ticket: Ticket,
+        ahead: Ahead,
         before: impl FnOnce(&mut Ledger, &mut LedgerEffects),
     ) {
         let asked = self.pool(place).change(|ledger, _, effects| {
             before(ledger, effects);
             match ledger.take(effects) {
                 Some(claim) => Ok(claim),
-                None => Err(ledger.enter(ticket, Ahead::OfTheYounger, place.task, effects)),
+                None => Err(ledger.enter(ticket, ahead, place.task, effects)),
             }
         });
         match asked {
             Ok(claim) => self.claimed(place, &claim, ticket),
-            Err(id) => {
+            Err(Err(QueueFull { .. })) => self.answer(place),
+            Err(Ok(id)) => {
                 self.enter(place, TaskState::Waiting(id, ticket));
                 let patience = if self.calm {
                     Duration::from_secs(600)
@@ -95,7 +97,7 @@ impl World {
             self.uses(place, connection, held);
             return;
         }
-        self.ask(place, ticket, |ledger, effects| ledger.begin_retire(true, effects));
+        self.ask(place, ticket, Ahead::AsBefore, |ledger, effects| ledger.begin_retire(true, effects));
         self.start_close(place.process, place.database, connection);
     }
 
