@@ -87,6 +87,7 @@ impl Source for Governed {
 fn name(error: &Error<mysql::Error>) -> String {
     let (code, name) = match error {
         Error::WaitTimeout { .. } => (None, "wait_timeout"),
+        Error::QueueFull { .. } => (None, "queue_full"),
         Error::CreateTimeout { source, .. } => {
             (source.as_ref().and_then(mysql::Error::code), "create_timeout")
         }
