@@ -306,7 +306,7 @@ fn a_call_beyond_the_most_that_may_wait_is_refused_at_once() {
 #[test]
 fn nodes_are_told_while_as_many_tasks_wait_as_may() {
     let few = WorkloadSettings { max_waiting: Some(4), ..batch() };
-    let mut world = World::new(with(4, &[few.clone()]));
+    let mut world = World::new(with(4, std::slice::from_ref(&few)));
     run(&mut world, "hello a batch\nhello b batch\nhello c web\nwait a 7\nwait b 1");
     let told = |world: &World| ["a", "b", "c"].map(|node| world.nodes[node].queueing.full);
     assert_eq!(told(&world), [Some(4), Some(4), None], "3 and 1 wait");
