@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 /// How often a pool lets its reports settle: a fall of what is wanted, or a rise
-/// of what is to spare, goes unreported for at most twice this long. The server
-/// is to know of idle tokens well within a second.
+/// of what is to spare beyond something, goes unreported for at most twice this
+/// long. The server is to know of idle tokens well within a second.
 pub(crate) const SETTLING_PERIOD: Duration = Duration::from_millis(250);
 
 /// What a pool is allowed to do. Start from [`Settings::default`].

@@ -7,10 +7,11 @@
 //! * the holding, opens and closes changed: always;
 //! * more is wanted than was lately;
 //! * somebody waits, and the report said nobody does;
+//! * something is to spare, and the report said nothing is: others may wait for it;
 //! * less is to spare than was lately, of the same holding: an idle recall would
 //!   come back empty.
 //!
-//! That leaves much unseen: a burst that is over, connections that stay idle, a
+//! That leaves much unseen: a burst that is over, more connections that stay idle, a
 //! need that came back. [`State::settle`], called a few times a second, reports what lasted for
 //! the whole time since its last call, and so never reports an oscillation.
 //!
@@ -32,6 +33,8 @@ pub(super) struct Reports {
     pending: bool,
     /// It was told that somebody waits.
     waiting: bool,
+    /// It was told that something is to spare.
+    sparing: bool,
     holding: u32,
     opening: u32,
     closing: u32,
@@ -106,6 +109,7 @@ impl<T, W> State<T, W> {
         reports.opening = levels.opening;
         reports.closing = levels.closing;
         reports.waiting = levels.waiting > 0;
+        reports.sparing = spare > 0;
         reports.pending = false;
         levels
     }
@@ -156,6 +160,7 @@ impl<T, W> State<T, W> {
             || self.closing != reports.closing
             || wanted > reports.wanted_mark
             || (waiting > 0 && !reports.waiting)
+            || (spare > 0 && !reports.sparing)
             || spare < reports.spare_mark;
         reports.pending
     }

@@ -293,8 +293,18 @@ fn reports(script: &str) -> u32 {
 #[test]
 fn a_swing_between_used_and_idle_is_not_reported() {
     assert_eq!(reports("get d"), 1, "more is wanted than before, and less to spare");
-    assert_eq!(reports("get d, report, return d, get d, return d, get d"), 1);
-    assert_eq!(reports("get d, report, return d, report, get d, return d"), 1);
+    let once = "get d, report, return d, report";
+    assert_eq!(reports(once), 2);
+    assert_eq!(reports(&format!("{once}, get d, return d, get d, return d")), 2);
+}
+
+/// Others may wait for it, and the server asks only where it knows of something.
+#[test]
+fn what_is_to_spare_is_reported_where_nothing_was() {
+    let busy = "get d, report";
+    assert_eq!(reports(&format!("{busy}, return d")), 2);
+    assert_eq!(reports(&format!("{busy}, get e, report, leave e, return d")), 3, "nobody waits any more");
+    assert_eq!(reports(&format!("{busy}, return d, report, return a, return b")), 2, "the rest has time");
 }
 
 #[test]

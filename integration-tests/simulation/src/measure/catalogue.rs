@@ -138,7 +138,7 @@ fn opens() -> Vec<Cell> {
     let cells = each(&cells, &kinds, |cell, (weights, change)| {
         (cell.demand.weights, cell.demand.change) = (weights, change);
     });
-    let cells = each(&cells, &[0.6, 0.8, 0.95], |cell, load| cell.demand.source = Source::Open(load));
+    let cells = each(&cells, &[0.1, 0.6, 0.8, 0.95], |cell, load| cell.demand.source = Source::Open(load));
     let modes = [Mode::Split, Mode::UNFAIR, Mode::STRICT, Mode::FAIR];
     each(&cells, &modes, |cell, mode| cell.mode = mode)
 }

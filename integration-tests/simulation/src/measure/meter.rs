@@ -23,6 +23,8 @@ pub struct Figures {
     pub waits: Times,
     /// Connects for each thousand checkouts.
     pub connects: f64,
+    /// What nodes say to the server, in messages for each thousand checkouts.
+    pub messages: f64,
     /// Standard deviation of what a node holds, over time, of its mean. Over all
     /// nodes: the sum of the one by the sum of the other.
     pub oscillation: f64,
@@ -76,6 +78,7 @@ pub(super) struct Meter {
     overtaking: Vec<u32>,
     waits: Vec<u32>,
     connects: u64,
+    messages: u64,
     looks: u32,
     held: Vec<Held>,
     served: Vec<bool>,
@@ -97,6 +100,7 @@ impl Meter {
             overtaking: Vec::new(),
             waits: Vec::new(),
             connects: 0,
+            messages: 0,
             looks: 0,
             held: vec![Held::default(); nodes],
             served: vec![false; nodes],
@@ -141,6 +145,11 @@ impl Meter {
         self.connects += u64::from(now >= self.from);
     }
 
+    /// A node says something.
+    pub(super) fn says(&mut self, now: Moment) {
+        self.messages += u64::from(now >= self.from);
+    }
+
     /// A look at what each node holds, and whether its tasks wait.
     pub(super) fn look(&mut self, now: Moment, nodes: impl Iterator<Item = (u32, bool)>) {
         if now < self.from {
@@ -165,6 +174,7 @@ impl Meter {
             checkouts,
             throughput: if could > 0.0 { self.worked / could } else { 1.0 },
             connects: self.connects as f64 * 1e3 / checkouts.max(1) as f64,
+            messages: self.messages as f64 * 1e3 / checkouts.max(1) as f64,
             oscillation: oscillation(&self.held, self.looks),
             starved: starved.count(),
             overtaking: Times::of(self.overtaking),

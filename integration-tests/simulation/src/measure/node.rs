@@ -172,6 +172,7 @@ impl Fleet {
                 }
                 Effect::Send(_, message) => {
                     self.nodes[node].up.push_back(message);
+                    self.meter.says(self.now);
                     self.after(self.cell.delay, Event::ToServer(node));
                     self.after(SENDING, Event::Sent(node));
                 }
