@@ -108,13 +108,16 @@ impl Node {
         let outcome = self.pool.query(&self.query, &self.clock).await;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
-            Some((got, done, returned)) => seen.checkouts.push(Checkout {
+            Ok((got, done, returned)) => seen.checkouts.push(Checkout {
                 asked: asked.as_nanos(),
                 got: got.as_nanos(),
                 done: done.as_nanos(),
                 returned: returned.as_nanos(),
             }),
-            None => seen.failures += 1,
+            Err(error) => {
+                eprintln!("a checkout failed: {error}, because of {:?}", error.source());
+                seen.failures += 1;
+            }
         }
     }
 }

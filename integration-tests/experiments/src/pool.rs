@@ -20,8 +20,9 @@ use mysql_async::{Conn, Opts, prelude::Queryable as _};
 
 use crate::plan::Plan;
 
-/// Longest time for one connect.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for one connect: a process with thousands of ready tasks may take
+/// seconds to come to one of them again.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a node's connections come from.
 pub(crate) enum Pool {
@@ -43,8 +44,9 @@ impl Pool {
             .workload(&plan.workload)
             .connect()
             .await?;
+        let manager = Manager::from_url(&plan.mysql)?.connect_timeout(CREATE_TIMEOUT);
         let pool = client
-            .mysql_pool(&plan.database, Manager::from_url(&plan.mysql)?)
+            .mysql_pool(&plan.database, manager)
             .max_size(plan.pool_max)
             .wait_timeout(None)
             .create_timeout(CREATE_TIMEOUT)
@@ -54,25 +56,30 @@ impl Pool {
     }
 
     /// Runs `query`; says when the connection was there, when the answer was,
-    /// and when the connection was back. None when there was no connection or
-    /// no answer.
-    pub(crate) async fn query(&self, query: &str, clock: &Clock) -> Option<(Time, Time, Time)> {
+    /// and when the connection was back.
+    ///
+    /// Errors: there was no connection, or no answer.
+    pub(crate) async fn query(
+        &self,
+        query: &str,
+        clock: &Clock,
+    ) -> Result<(Time, Time, Time), Box<dyn Error + Send + Sync>> {
         match self {
             Self::Leased { pool, .. } => {
-                let mut connection = pool.get().await.ok()?;
+                let mut connection = pool.get().await?;
                 let got = clock.now();
-                connection.query_drop(query).await.ok()?;
+                connection.query_drop(query).await?;
                 let done = clock.now();
                 drop(connection);
-                Some((got, done, clock.now()))
+                Ok((got, done, clock.now()))
             }
             Self::Fixed(pool) => {
-                let mut connection = pool.get().await.ok()?;
+                let mut connection = pool.get().await?;
                 let got = clock.now();
-                connection.query_drop(query).await.ok()?;
+                connection.query_drop(query).await?;
                 let done = clock.now();
                 drop(connection);
-                Some((got, done, clock.now()))
+                Ok((got, done, clock.now()))
             }
         }
     }
