@@ -51,6 +51,7 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
                 mysql: database.url(ACCOUNT),
                 pool_max: CAP,
                 query: query.to_owned(),
+                begins_ms: 0,
                 load: Load::Closed { requests: tasks, queries: 1 },
                 lasts_ms: seconds * 1_000,
             };

@@ -36,6 +36,7 @@ pub(crate) async fn run(plan: Plan, records: &Path) -> Result<(), Box<dyn Error>
     let node = Arc::new(Node { pool, query: plan.query, clock: Clock::system(), seen: Mutex::default() });
     let started = node.clock.now();
     let end = started + Duration::from_millis(plan.lasts_ms);
+    sleep(Duration::from_millis(plan.begins_ms)).await;
     match plan.load {
         Load::Closed { requests, queries } => node.closed(requests, queries, end).await,
         Load::Open { rates, phase_ms } => node.open(&rates, Duration::from_millis(phase_ms), end).await,

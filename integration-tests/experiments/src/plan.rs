@@ -21,9 +21,11 @@ pub(crate) struct Plan {
     pub(crate) pool_max: u32,
     /// What it runs on each connection.
     pub(crate) query: String,
+    /// How long after the others it begins, in milliseconds.
+    pub(crate) begins_ms: u64,
     /// Who asks for connections.
     pub(crate) load: Load,
-    /// How long, in milliseconds.
+    /// How long all ask, in milliseconds from the first one's beginning.
     pub(crate) lasts_ms: u64,
 }
 

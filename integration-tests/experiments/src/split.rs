@@ -113,6 +113,7 @@ fn plans(
                 mysql: mysql.to_owned(),
                 pool_max,
                 query: QUERY.to_owned(),
+                begins_ms: 0,
                 load: Load::Open { rates, phase_ms: PHASE.as_millis() as u64 },
                 lasts_ms: seconds * 1_000,
             }

@@ -132,6 +132,7 @@ fn plans(server: &str, mysql: &str, cap: u32, seconds: u64) -> Vec<Plan> {
             mysql: mysql.to_owned(),
             pool_max: cap,
             query: QUERY.to_owned(),
+            begins_ms: 0,
             load: Load::Closed { requests: REQUESTS, queries: QUERIES },
             lasts_ms: seconds * 1_000,
         })
