@@ -4,17 +4,18 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream, tcp},
+    net::{TcpStream, tcp},
     sync::{mpsc, watch},
     task::JoinHandle,
 };
@@ -72,12 +73,17 @@ struct Tally {
 
 impl Proxy {
     /// Starts one that carries everything to `target` at once.
-    pub async fn start(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the proxy");
+    pub fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port for the proxy");
         let address = listener.local_addr().expect("the proxy's address");
         let (manner, manners) = watch::channel(Manner::default());
         let tally = Arc::<Tally>::default();
-        let accepting = tokio::spawn(accept(listener, target, manners, Arc::clone(&tally)));
+        let (sender, accepted) = mpsc::unbounded_channel();
+        let counted = Arc::clone(&tally);
+        // Among crowds of tasks an accept would wait for its turn, and all that came
+        // meanwhile would seem to come at once.
+        thread::spawn(move || accept(&listener, &counted, &sender));
+        let accepting = tokio::spawn(serve(accepted, target, manners, Arc::clone(&tally)));
         Self { address, manner, tally, accepting }
     }
 
@@ -129,18 +135,29 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
         self.cut();
+        // The thread looks whether somebody still listens when the next one comes.
+        drop(std::net::TcpStream::connect(self.address));
     }
 }
 
-async fn accept(
-    listener: TcpListener,
+/// Notes when each connection comes, until nobody takes them any more.
+fn accept(listener: &TcpListener, tally: &Tally, accepted: &mpsc::UnboundedSender<std::net::TcpStream>) {
+    while let Ok((near, _)) = listener.accept() {
+        tally.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(now());
+        if near.set_nonblocking(true).is_err() || accepted.send(near).is_err() {
+            return;
+        }
+    }
+}
+
+async fn serve(
+    mut accepted: mpsc::UnboundedReceiver<std::net::TcpStream>,
     target: SocketAddr,
     manners: watch::Receiver<Manner>,
     tally: Arc<Tally>,
 ) {
-    loop {
-        let Ok((near, _)) = listener.accept().await else { return };
-        tally.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(now());
+    while let Some(near) = accepted.recv().await {
+        let Ok(near) = TcpStream::from_std(near) else { return };
         let (mut manners, tally) = (manners.clone(), Arc::clone(&tally));
         tokio::spawn(async move {
             let cuts = manners.borrow_and_update().cuts;

@@ -30,7 +30,7 @@ struct Scene {
 impl Scene {
     async fn set() -> Self {
         let fleet = Fleet::start(Terms { ttl: TTL, ..Terms::default() }).await;
-        let proxy = Proxy::start(fleet.server.address()).await;
+        let proxy = Proxy::start(fleet.server.address());
         let member = Member::join(&proxy.url(), &fleet.database.url(ACCOUNT), "far").await;
         Self { fleet, proxy, member }
     }

@@ -41,7 +41,7 @@ async fn five_hundred_sessions_come_back_spread_out_and_open_nothing() {
     let _stage = Stage::alone().await;
     let mut fleet = Fleet::start(TERMS).await;
     // All come through it, so it knows when each came.
-    let proxy = Proxy::start(fleet.server.address()).await;
+    let proxy = Proxy::start(fleet.server.address());
     let members = gather(&proxy.url(), &fleet.database.url(ACCOUNT)).await;
     let all = |shown: &leasehold_proto::v1::Database| shown.held == SESSIONS && shown.sessions == SESSIONS;
     fleet.server.shows(DATABASE, JOIN_BOUND, "all sessions with a token", all).await;

@@ -77,7 +77,7 @@ fn request(number: u64) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_asked_for_again_is_the_same_lease_also_after_a_crash() {
     let mut server = Server::start(CONFIG).await;
-    let proxy = Proxy::start(server.address()).await;
+    let proxy = Proxy::start(server.address());
 
     // The server leases, and the reply is lost on its way.
     let caller = Caller::over(proxy.url(), "lossy").await;
@@ -155,7 +155,7 @@ async fn late_and_repeated_calls_over_a_slow_network_lease_and_free_once() {
     let server = Server::start(CONFIG).await;
     let mut proxies = Vec::new();
     for way in 0..WAYS {
-        let proxy = Proxy::start(server.address()).await;
+        let proxy = Proxy::start(server.address());
         proxy.delay(Duration::from_millis(40 * way));
         proxies.push(proxy);
     }
@@ -195,7 +195,7 @@ async fn late_and_repeated_calls_over_a_slow_network_lease_and_free_once() {
 async fn a_caller_that_vanishes_between_commit_and_reply_leaks_nothing() {
     const CALLERS: u64 = 60;
     let server = Server::start(CONFIG).await;
-    let proxy = Proxy::start(server.address()).await;
+    let proxy = Proxy::start(server.address());
     let mut random = fastrand::Rng::with_seed(full::seed());
     let mut vanished = JoinSet::new();
     for number in 1..=CALLERS {
@@ -239,7 +239,7 @@ async fn the_next_is_served_at_once_when_a_caller_vanishes_during_its_commit() {
     let environment = disk.environment();
     let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
     let server = Server::start_with(CONFIG, &environment).await;
-    let proxy = Proxy::start(server.address()).await;
+    let proxy = Proxy::start(server.address());
     let mayfly = Caller::over(proxy.url(), "mayfly").await;
     let next = Caller::over(server.url(), "next").await;
     server.status().await;
