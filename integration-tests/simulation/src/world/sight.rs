@@ -162,8 +162,8 @@ impl World {
             }
             CoreEvent::Configure { database, .. } => self.sights[database.0 as usize].unsettled = true,
             CoreEvent::KeepAlive { stream, .. } => self.stands_by_its_reports(World::stream_of(*stream)),
-            CoreEvent::Goodbye { .. }
-            | CoreEvent::Acquire(_)
+            CoreEvent::Goodbye { stream } => self.nothing_is_left(World::stream_of(*stream)),
+            CoreEvent::Acquire(_)
             | CoreEvent::AcquireEnded { .. }
             | CoreEvent::Renew { .. }
             | CoreEvent::Release { .. }
@@ -197,6 +197,20 @@ impl World {
                 if let Some(said) = &mut self.sights[database].said[process] {
                     said.dead = false;
                 }
+                self.look_at_sums(database);
+            }
+        }
+    }
+
+    /// A session ends: nobody counts anything of it any more, whatever the store
+    /// still has.
+    fn nothing_is_left(&mut self, stream: usize) {
+        let process = self.streams[stream].process;
+        if self.processes[process].attached == Some(stream) {
+            self.processes[process].attached = None;
+            for database in 0..self.sights.len() {
+                let nothing = Said { established: 0, possible: 0, dead: false };
+                self.sights[database].said[process] = Some(nothing);
                 self.look_at_sums(database);
             }
         }
