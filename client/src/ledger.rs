@@ -26,8 +26,8 @@ use crate::clock::{Clock, Time};
 use crate::governed::Reporter;
 
 pub use effects::{Effects, Few};
-pub use state::{Ahead, Limits, MayUse, Opened, QueueFull, State, Use};
-pub(crate) use wait::{Asked, Shell, Wait, remaining};
+pub use state::{Ahead, Asked, Limits, MayUse, Opened, State, Use};
+pub(crate) use wait::{Shell, Wait, remaining};
 pub use waiters::{Ticket, WaiterId};
 
 /// What a task gets from the ledger.

@@ -14,9 +14,7 @@ use tracing::Instrument;
 use crate::clock::{Clock, Time};
 use crate::error::{Error, StillInUse, TokenError};
 use crate::governed::{Governed, Levels, Recall, Reporter};
-use crate::ledger::{
-    Ahead, Asked, Claim, Few, Ledger, Limits, MayUse, QueueFull, Shell, State, Ticket, Use, Wait,
-};
+use crate::ledger::{Ahead, Asked, Claim, Few, Ledger, Limits, MayUse, Shell, State, Ticket, Use, Wait};
 use crate::settings::{BuildError, SETTLING_PERIOD, Settings};
 use crate::statistics::{Held, Site, Sites, Statistics};
 use crate::trace::{TraceContext, checkout_span};
@@ -189,10 +187,10 @@ impl Shared {
         loop {
             let claim = match Wait::ask(self, ticket, ahead, |_, _| {}) {
                 Asked::Claim(claim) => claim,
-                Asked::Refused(QueueFull { max_waiting }) => {
+                Asked::Refused { max_waiting } => {
                     return Err(Error::QueueFull { database: self.database.clone(), max_waiting });
                 }
-                Asked::Wait(wait) => {
+                Asked::Place(wait) => {
                     self.sites.waited(site);
                     let waited = wait.within(self.settings.wait_timeout, ticket.since).await;
                     waited.map_err(|waited| {

@@ -121,11 +121,18 @@ pub enum Ahead {
     OfAll,
 }
 
-/// As many tasks wait in the workload as may: so many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull {
-    /// The bound.
-    pub max_waiting: u32,
+/// What a task has that asked: a claim `C`, or a place `P` in the queue.
+#[derive(Debug)]
+pub enum Asked<C, P> {
+    /// What was there.
+    Claim(C),
+    /// It waits.
+    Place(P),
+    /// Neither: as many tasks wait in the workload as may.
+    Refused {
+        /// So many.
+        max_waiting: u32,
+    },
 }
 
 /// The answer to a connect that succeeded.
@@ -191,9 +198,31 @@ impl<T, W> State<T, W> {
     }
 
     /// Takes the newest idle connection, or else a free token, which is then
-    /// opening. None: there is neither, and the task must
-    /// [`enter`](Self::enter) the queue.
-    pub fn take(&mut self, effects: &mut Effects<T, W>) -> Option<Claim<T>> {
+    /// opening; or else waits, `ahead` of whom it may. The first task of a pool may
+    /// always wait, so that the server hears of it.
+    pub fn ask(
+        &mut self,
+        ticket: Ticket,
+        ahead: Ahead,
+        waker: W,
+        effects: &mut Effects<T, W>,
+    ) -> Asked<Claim<T>, WaiterId> {
+        if let Some(claim) = self.take(effects) {
+            return Asked::Claim(claim);
+        }
+        let id = match (ahead, self.full) {
+            (Ahead::OfTheYounger, Some(max_waiting)) if self.waiters.waiting() > 0 => {
+                self.tally.refused += 1;
+                return Asked::Refused { max_waiting };
+            }
+            (Ahead::OfTheYounger | Ahead::AsBefore, _) => self.waiters.enter(ticket, waker),
+            (Ahead::OfAll, _) => self.waiters.enter_ahead(ticket, waker),
+        };
+        self.finish(effects);
+        Asked::Place(id)
+    }
+
+    fn take(&mut self, effects: &mut Effects<T, W>) -> Option<Claim<T>> {
         if self.closed {
             return Some(Claim::Closed);
         }
@@ -219,28 +248,6 @@ impl<T, W> State<T, W> {
         }
         self.finish(effects);
         takes
-    }
-
-    /// Waits behind everybody who waits for longer, or `ahead` of all. Only
-    /// after [`take`](Self::take) gave nothing, with no change in between. The
-    /// first task of a pool may always wait, so that the server hears of it.
-    pub fn enter(
-        &mut self,
-        ticket: Ticket,
-        ahead: Ahead,
-        waker: W,
-        effects: &mut Effects<T, W>,
-    ) -> Result<WaiterId, QueueFull> {
-        let id = match (ahead, self.full) {
-            (Ahead::OfTheYounger, Some(max_waiting)) if self.waiters.waiting() > 0 => {
-                self.tally.refused += 1;
-                return Err(QueueFull { max_waiting });
-            }
-            (Ahead::OfTheYounger | Ahead::AsBefore, _) => self.waiters.enter(ticket, waker),
-            (Ahead::OfAll, _) => self.waiters.enter_ahead(ticket, waker),
-        };
-        self.finish(effects);
-        Ok(id)
     }
 
     /// Asks for the claim of a waiter. `Err` when it still waits: it is then

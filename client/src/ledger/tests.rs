@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::governed::Recall;
 
-use super::{Ahead, Claim, Effects, Limits, MayUse, Opened, State, Ticket, Use, WaiterId};
+use super::{Ahead, Asked, Claim, Effects, Limits, MayUse, Opened, State, Ticket, Use, WaiterId};
 
 /// Names a task.
 type Name = char;
@@ -141,12 +141,11 @@ impl Table {
 
     /// Takes what is there, or waits since `since`, or is refused.
     fn ask(&mut self, name: Name, since: Time, ahead: Ahead, effects: &mut Effects<u32, Name>) {
-        if let Some(claim) = self.state.take(effects) {
-            return self.claim(name, since, &claim, effects);
-        }
         let ticket = Ticket { since, trace: None };
-        if let Ok(id) = self.state.enter(ticket, ahead, name, effects) {
-            self.tasks.insert(name, Task::Waiting(id, since));
+        match self.state.ask(ticket, ahead, name, effects) {
+            Asked::Claim(claim) => self.claim(name, since, &claim, effects),
+            Asked::Place(id) => drop(self.tasks.insert(name, Task::Waiting(id, since))),
+            Asked::Refused { .. } => {}
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::clock::Time;
 
-use super::{Ahead, Claim, Effects, Few, Ledger, QueueFull, State, Ticket, WaiterId};
+use super::{Ahead, Asked, Claim, Effects, Few, Ledger, State, Ticket, WaiterId};
 
 /// Who owns a ledger, and knows how to close the connections in it.
 pub(crate) trait Shell {
@@ -25,16 +25,6 @@ pub(crate) trait Shell {
     fn close_all(&self, connections: Few<Self::Connection>);
 }
 
-/// What a task has that asked.
-pub(crate) enum Asked<'a, S: Shell> {
-    /// What was there.
-    Claim(Claim<S::Connection>),
-    /// A place in the queue.
-    Wait(Wait<'a, S>),
-    /// No place.
-    Refused(QueueFull),
-}
-
 /// A waiter of the ledger; resolves to what it is chosen for. Dropped before, it
 /// leaves the queue, or passes on what it was chosen for.
 pub(crate) struct Wait<'a, S: Shell> {
@@ -43,25 +33,23 @@ pub(crate) struct Wait<'a, S: Shell> {
 }
 
 impl<'a, S: Shell> Wait<'a, S> {
-    /// Makes `before`, then takes what is there, or a place in the queue, all in
-    /// one change.
+    /// Makes `before`, then asks, all in one change.
     pub(crate) fn ask(
         shell: &'a S,
         ticket: Ticket,
         ahead: Ahead,
         before: impl FnOnce(&mut State<S::Connection, Waker>, &mut Effects<S::Connection, Waker>),
-    ) -> Asked<'a, S> {
-        shell.ledger().step(|state, effects| {
+    ) -> Asked<Claim<S::Connection>, Self> {
+        let asked = shell.ledger().step(|state, effects| {
             before(state, effects);
-            if let Some(claim) = state.take(effects) {
-                return Asked::Claim(claim);
-            }
             // The first poll brings the real waker.
-            match state.enter(ticket, ahead, Waker::noop().clone(), effects) {
-                Ok(id) => Asked::Wait(Self { shell, id: Some(id) }),
-                Err(full) => Asked::Refused(full),
-            }
-        })
+            state.ask(ticket, ahead, Waker::noop().clone(), effects)
+        });
+        match asked {
+            Asked::Claim(claim) => Asked::Claim(claim),
+            Asked::Place(id) => Asked::Place(Self { shell, id: Some(id) }),
+            Asked::Refused { max_waiting } => Asked::Refused { max_waiting },
+        }
     }
 
     /// Waits at most until `limit` after `since`; for ever without a

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Time;
 use crate::error::{Error, RecycleFailure};
-use crate::ledger::{Ahead, Asked, Claim, QueueFull, State, Ticket, Wait, remaining};
+use crate::ledger::{Ahead, Asked, Claim, State, Ticket, Wait, remaining};
 use crate::statistics::{Held, Site};
 use crate::trace::{TraceContext, checkout_span};
 
@@ -32,15 +32,15 @@ enum Step<'a, M: Manager + 'static> {
     Claim(Claim<Pooled<M::Type>>),
     Unfit(Untested<'a, M>, RecycleFailure<M::Error>),
     Wait(Wait<'a, Arc<Shared<M>>>),
-    Refused(QueueFull),
+    Refused { max_waiting: u32 },
 }
 
-impl<'a, M: Manager + 'static> From<Asked<'a, Arc<Shared<M>>>> for Step<'a, M> {
-    fn from(asked: Asked<'a, Arc<Shared<M>>>) -> Self {
+impl<'a, M: Manager + 'static> From<Asked<Claim<Pooled<M::Type>>, Wait<'a, Arc<Shared<M>>>>> for Step<'a, M> {
+    fn from(asked: Asked<Claim<Pooled<M::Type>>, Wait<'a, Arc<Shared<M>>>>) -> Self {
         match asked {
             Asked::Claim(claim) => Self::Claim(claim),
-            Asked::Wait(wait) => Self::Wait(wait),
-            Asked::Refused(full) => Self::Refused(full),
+            Asked::Place(wait) => Self::Wait(wait),
+            Asked::Refused { max_waiting } => Self::Refused { max_waiting },
         }
     }
 }
@@ -83,7 +83,7 @@ impl<M: Manager + 'static> Shared<M> {
                 Untested::new(self, pooled, held).test(now).await.ok()
             }
             Step::Claim(Claim::Token) => self.connect(Site::OTHER).await.ok(),
-            Step::Claim(Claim::Closed) | Step::Unfit(..) | Step::Wait(_) | Step::Refused(_) => None,
+            Step::Claim(Claim::Closed) | Step::Unfit(..) | Step::Wait(_) | Step::Refused { .. } => None,
         }
     }
 
@@ -100,7 +100,7 @@ impl<M: Manager + 'static> Shared<M> {
             step = match step {
                 Step::Wait(wait) => Step::Claim(self.wait(site, ticket, wait).await?),
                 Step::Claim(Claim::Closed) => return Err(self.closed()),
-                Step::Refused(QueueFull { max_waiting }) => {
+                Step::Refused { max_waiting } => {
                     return Err(Error::QueueFull { database: self.database.clone(), max_waiting });
                 }
                 Step::Claim(Claim::Connection(pooled)) => {

@@ -44,7 +44,7 @@ type Answer<M> = Result<Checkout<M>, NoConnection<<M as Manager>::Error>>;
 impl<M: Manager + 'static> Shared<M> {
     /// Opens a connection with a claimed token, and uses it at `site`. Dropped,
     /// it leaves the connection to the pool.
-    pub(super) async fn connect(self: &Arc<Self>, site: Site) -> Result<Checkout<M>, NoConnection<M::Error>> {
+    pub(super) async fn connect(self: &Arc<Self>, site: Site) -> Answer<M> {
         let (answer, outcome) = oneshot::channel();
         let connect = Opening::new(self).connect_for(site, answer);
         let task = self.runtime.spawn(connect.in_current_span());
@@ -74,11 +74,7 @@ impl<M: Manager + 'static> Shared<M> {
     }
 
     /// A connection was opened for a task that waits for it.
-    fn hand_out(
-        self: &Arc<Self>,
-        Fresh { pooled, took }: Fresh<M::Type>,
-        site: Site,
-    ) -> Result<Checkout<M>, NoConnection<M::Error>> {
+    fn hand_out(self: &Arc<Self>, Fresh { pooled, took }: Fresh<M::Type>, site: Site) -> Answer<M> {
         let now = self.ledger.now();
         match self.ledger.step(|state, effects| state.opened(took, now, effects)) {
             Opened::InUse => Ok(Checkout::new(pooled, Held { site, since: now }, Arc::clone(self))),

@@ -31,14 +31,6 @@ impl Times {
         self.0.get(index).map_or(0.0, |time| *time as f64 / 1e6)
     }
 
-    pub(crate) fn median_ms(&self) -> f64 {
-        self.quantile_ms(0.5)
-    }
-
-    pub(crate) fn p99_ms(&self) -> f64 {
-        self.quantile_ms(0.99)
-    }
-
     pub(crate) fn min_ms(&self) -> f64 {
         self.quantile_ms(0.0)
     }

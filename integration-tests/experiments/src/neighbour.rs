@@ -6,7 +6,7 @@ use crate::{
     crew,
     figures::{Run, median},
     plan::{Load, Plan},
-    report::{Report, Table},
+    report::{Report, Table, if_served},
     stage::{self, ACCOUNT, DATABASE, Mode},
 };
 
@@ -94,5 +94,5 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
 
 /// A wait, if anybody was served at all.
 fn waited(ms: f64, served_a_second: f64) -> String {
-    if served_a_second > 0.0 { format!("{ms:.1}") } else { "none was served".to_owned() }
+    if_served(served_a_second > 0.0, format!("{ms:.1}"))
 }

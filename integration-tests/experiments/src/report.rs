@@ -82,3 +82,8 @@ impl Report {
         fs::write(self.directory.join(name), &self.text)
     }
 }
+
+/// What a table says of waits, if anybody was served at all.
+pub(crate) fn if_served(served: bool, waits: String) -> String {
+    if served { waits } else { "none was served".to_owned() }
+}

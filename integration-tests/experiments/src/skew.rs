@@ -6,10 +6,10 @@ use leasehold_integration_tests::{server::Server, wait::now};
 
 use crate::{
     crew,
-    figures::{Run, Times, median},
+    figures::{Run, median},
     plan::{Load, Plan},
     plot,
-    report::{Report, Table},
+    report::{Report, Table, if_served},
     stage::{self, ACCOUNT, DATABASE, DEFAULT, Mode},
 };
 
@@ -59,9 +59,9 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
     report.section("Skewed demand");
     report.paragraph(&format!(
         "Four nodes with {TASKS:?} tasks that each run `{QUERY}` over and over, on a cap of {CAP}; the smaller ones \
-         begin {} ms after the largest; {runs} runs of {seconds} s. Fair serves {ratio:.3} of what unfair serves (median of the ratios of runs that followed each \
-         other). The rows are of the last run. Spread is the standard deviation of what the node held, looked at \
-         every {} ms.",
+         begin {} ms after the largest; {runs} runs of {seconds} s. Fair serves {ratio:.3} of what unfair serves \
+         (median of the ratios of runs that followed each other). The rows are of the last run. Spread is the \
+         standard deviation of what the node held, looked at every {} ms.",
         LATER.as_millis(),
         LOOK.as_millis()
     ));
@@ -79,6 +79,7 @@ fn rows(table: &mut Table, mode: Mode, run: &Run, holdings: &Holdings) {
     let service = run.checkouts().count() as f64;
     for (node, tasks) in TASKS.iter().enumerate() {
         let waits = run.waits_of(node);
+        let waited = |ms: f64| if_served(waits.count() > 0, format!("{ms:.0}"));
         let held: Vec<f64> = holdings.iter().map(|(_, held)| f64::from(held[node])).collect();
         let mean = held.iter().sum::<f64>() / held.len().max(1) as f64;
         let spread =
@@ -88,17 +89,13 @@ fn rows(table: &mut Table, mode: Mode, run: &Run, holdings: &Holdings) {
             node.to_string(),
             format!("{:.1} %", 100.0 * *tasks as f64 / demand as f64),
             format!("{:.1} %", 100.0 * waits.count() as f64 / service),
-            shown(&waits, Times::median_ms),
-            shown(&waits, Times::p99_ms),
-            shown(&waits, Times::max_ms),
+            waited(waits.quantile_ms(0.5)),
+            waited(waits.quantile_ms(0.99)),
+            waited(waits.max_ms()),
             format!("{mean:.1}"),
             format!("{spread:.1}"),
         ]);
     }
-}
-
-fn shown(waits: &Times, figure: fn(&Times) -> f64) -> String {
-    if waits.count() > 0 { format!("{:.0}", figure(waits)) } else { "none was served".to_owned() }
 }
 
 fn series(holdings: &Holdings) -> Vec<(String, Vec<(f64, f64)>)> {

@@ -27,8 +27,6 @@ pub struct Connection {
     pub process: usize,
     /// Where it stands.
     pub stage: Stage,
-    /// Its client gave it up before it arrived.
-    pub given_up: bool,
 }
 
 /// What became of a connection that reached its database.
@@ -95,7 +93,7 @@ impl Databases {
     /// Somebody begins to connect.
     pub fn begin(&mut self, database: usize, process: usize) -> usize {
         let stage = Stage::Arriving;
-        self.connections.push(Connection { database, process, stage, given_up: false });
+        self.connections.push(Connection { database, process, stage });
         self.connections.len() - 1
     }
 
@@ -119,13 +117,12 @@ impl Databases {
     pub fn let_go(&mut self, id: usize) -> bool {
         let connection = &mut self.connections[id];
         match connection.stage {
-            Stage::Arriving => connection.given_up = true,
             Stage::Open => {
                 connection.stage = Stage::Lingering;
                 self.all[connection.database].open[connection.process] -= 1;
                 return true;
             }
-            Stage::Lingering | Stage::Gone => {}
+            Stage::Arriving | Stage::Lingering | Stage::Gone => {}
         }
         false
     }

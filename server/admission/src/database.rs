@@ -367,14 +367,13 @@ impl Database {
 
     /// Notes what is to be told to each node that queues by other rules now.
     fn tell_queueing(&mut self) {
-        let stale = |lease: &Lease| {
-            matches!(lease.standing, Standing::Attached(_)) && lease.queueing != self.queueing(lease.workload)
+        let news = |(session, lease): (&SessionId, &Lease)| {
+            let queueing = self.queueing(lease.workload);
+            let attached = matches!(lease.standing, Standing::Attached(_));
+            (attached && lease.queueing != queueing).then_some((*session, queueing))
         };
-        let sessions: Vec<SessionId> =
-            self.leases.iter().filter(|(_, lease)| stale(lease)).map(|(session, _)| *session).collect();
-        for session in sessions {
-            let workload = self.leases.get(&session).map_or_else(WorkloadId::default, |lease| lease.workload);
-            let queueing = self.queueing(workload);
+        let news: Vec<(SessionId, Queueing)> = self.leases.iter().filter_map(news).collect();
+        for (session, queueing) in news {
             self.change(session, |lease| lease.queueing = queueing);
         }
     }

@@ -48,14 +48,7 @@ fn the_age_of_the_oldest_waiter_is_said_once_in_a_tenth_of_the_quantum() {
 fn a_full_queue_is_known_until_another_word_or_another_stream_comes() {
     let mut node = Node::attached(&["a"]);
     let mut told = |sequence, max_waiting| {
-        node.receive(FromServer::Allotment(Allotment {
-            database: name("a"),
-            sequence: Sequence(sequence),
-            tokens: 0,
-            recall: Recall::None,
-            quantum: None,
-            max_waiting,
-        }));
+        node.receive(queueing(sequence, None, max_waiting));
         node.pool("a").full()
     };
     assert_eq!(told(2, Some(500)), Some(500));
@@ -72,14 +65,7 @@ fn ages_are_said_by_the_quantum_that_was_told_last() {
     let mut node = Node::attached(&["a"]);
     node.pool("a").set(|levels| levels.waiting = 1);
     let mut said = |sequence, quantum| {
-        node.receive(FromServer::Allotment(Allotment {
-            database: name("a"),
-            sequence: Sequence(sequence),
-            tokens: 0,
-            recall: Recall::None,
-            quantum,
-            max_waiting: None,
-        }));
+        node.receive(queueing(sequence, quantum, None));
         node.demands();
         let mut said = 0;
         for _ in 0..100 {
@@ -93,6 +79,18 @@ fn ages_are_said_by_the_quantum_that_was_told_last() {
     assert_eq!(said(3, Some(Duration::ZERO)), 0);
     assert_eq!(said(4, None), 0, "as before");
     assert_eq!(said(5, Some(QUANTUM / 2)), 20);
+}
+
+/// An allotment that gives nothing of database a, and tells how tasks queue.
+fn queueing(sequence: u64, quantum: Option<Duration>, max_waiting: Option<u32>) -> FromServer {
+    FromServer::Allotment(Allotment {
+        database: name("a"),
+        sequence: Sequence(sequence),
+        tokens: 0,
+        recall: Recall::None,
+        quantum,
+        max_waiting,
+    })
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use leasehold_client::{
     clock::Time,
     governed::Governed,
-    ledger::{Ahead, Claim, Limits, MayUse, Opened, Ticket, WaiterId},
+    ledger::{Ahead, Asked, Claim, Limits, MayUse, Opened, Ticket, WaiterId},
     session::{
         Effect, Event as SessionEvent, Identity, Session, StreamId,
         message::{DatabaseName, FromServer, SessionId, ToServer},
@@ -233,15 +233,11 @@ impl Fleet {
         self.nodes[node].tasks[task].asked = self.now;
         self.meter.asks(self.now, node, task);
         let ticket = Ticket { since: local(self.now), trace: None };
-        let asked = self.change(node, |ledger, _, effects| match ledger.take(effects) {
-            Some(claim) => Ok(claim),
-            // No scenario has a bound of what may wait.
-            None => Err(ledger.enter(ticket, Ahead::AsBefore, task, effects)),
-        });
-        match asked {
-            Ok(claim) => self.claimed(node, task, &claim),
-            Err(Ok(id)) => self.nodes[node].tasks[task].state = State::Waiting(id),
-            Err(Err(full)) => unreachable!("a task is refused: {full:?}"),
+        let ahead = Ahead::OfTheYounger;
+        match self.change(node, |ledger, _, effects| ledger.ask(ticket, ahead, task, effects)) {
+            Asked::Claim(claim) => self.claimed(node, task, &claim),
+            Asked::Place(id) => self.nodes[node].tasks[task].state = State::Waiting(id),
+            Asked::Refused { .. } => unreachable!("no scenario bounds what may wait"),
         }
     }
 

@@ -205,24 +205,21 @@ impl World {
     /// A session ends: nobody counts anything of it any more, whatever the store
     /// still has.
     fn nothing_is_left(&mut self, stream: usize) {
-        let process = self.streams[stream].process;
-        if self.processes[process].attached == Some(stream) {
-            self.processes[process].attached = None;
-            for database in 0..self.sights.len() {
-                let nothing = Said { established: 0, possible: 0, dead: false };
-                self.sights[database].said[process] = Some(nothing);
-                self.look_at_sums(database);
-            }
-        }
+        self.falls_silent(stream, Some(Said { established: 0, possible: 0, dead: false }));
     }
 
     /// A stream speaks for nobody any more.
     pub(crate) fn detached(&mut self, stream: usize) {
+        self.falls_silent(stream, None);
+    }
+
+    /// A stream says nothing more of its process, of which so much is known now.
+    fn falls_silent(&mut self, stream: usize, known: Option<Said>) {
         let process = self.streams[stream].process;
         if self.processes[process].attached == Some(stream) {
             self.processes[process].attached = None;
             for database in 0..self.sights.len() {
-                self.sights[database].said[process] = None;
+                self.sights[database].said[process] = known;
                 self.look_at_sums(database);
             }
         }

@@ -117,8 +117,6 @@ impl World {
             let time = lasting.filter(|_| watched).unwrap_or(noticed);
             if self.databases.works(connection) {
                 self.after(time, Event::Frees { connection });
-            } else {
-                self.databases.let_go(connection);
             }
         }
         if let Some(stream) = stream {

@@ -113,8 +113,7 @@ impl World {
     pub(crate) fn arrives(&mut self, connection: usize, database: usize, task: usize, epoch: u32) {
         let arrival = self.databases.arrive(connection);
         let seen = self.databases.connections[connection];
-        let dead = !self.processes[seen.process].is_alive();
-        if seen.given_up || dead {
+        if !self.processes[seen.process].is_alive() {
             if self.databases.let_go(connection) {
                 self.free_later(connection);
             }
@@ -153,12 +152,11 @@ impl World {
         let Some(id) = connecting.connection else { return };
         let connection = Connection { id, fences: pool.fences() };
         let took = now.since(connecting.since);
-        if connecting.abandoned {
+        if connecting.abandoned || place.task == WARM {
             pool.change(|ledger, now, effects| ledger.opened_idle(connection, took, now, effects));
-            return self.rest(place);
-        }
-        if place.task == WARM {
-            pool.change(|ledger, now, effects| ledger.opened_idle(connection, took, now, effects));
+            if connecting.abandoned {
+                return self.rest(place);
+            }
             self.enter(place, TaskState::Resting);
             self.processes[place.process].warming[place.database] = false;
             return self.warm_up(place.process, place.database);

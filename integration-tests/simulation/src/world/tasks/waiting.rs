@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_client::ledger::{Ahead, Claim, QueueFull, Ticket};
+use leasehold_client::ledger::{Ahead, Asked, Claim, Ticket};
 
 use super::{Place, TaskState, TaskStep};
 use crate::{
@@ -24,15 +24,12 @@ impl World {
     ) {
         let asked = self.pool(place).change(|ledger, _, effects| {
             before(ledger, effects);
-            match ledger.take(effects) {
-                Some(claim) => Ok(claim),
-                None => Err(ledger.enter(ticket, ahead, place.task, effects)),
-            }
+            ledger.ask(ticket, ahead, place.task, effects)
         });
         match asked {
-            Ok(claim) => self.claimed(place, &claim, ticket),
-            Err(Err(QueueFull { .. })) => self.answer(place),
-            Err(Ok(id)) => {
+            Asked::Claim(claim) => self.claimed(place, &claim, ticket),
+            Asked::Refused { .. } => self.answer(place),
+            Asked::Place(id) => {
                 self.enter(place, TaskState::Waiting(id, ticket));
                 let patience = if self.calm {
                     Duration::from_secs(600)
