@@ -38,6 +38,7 @@ pub struct Server {
     process: Process,
     config: PathBuf,
     environment: Vec<(String, String)>,
+    arguments: Vec<String>,
     directory: TempDir,
     listen: Port,
     http: Port,
@@ -53,23 +54,33 @@ impl Server {
 
     /// Starts one with more variables in its environment.
     pub async fn start_with(databases: &str, environment: &[(&str, &str)]) -> Self {
-        Self::launch(Ipv4Addr::LOCALHOST, databases, environment).await
+        Self::launch(Ipv4Addr::LOCALHOST, databases, environment, &[]).await
+    }
+
+    /// Starts one that is told more on its command line, too.
+    pub async fn start_told(databases: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::launch(Ipv4Addr::LOCALHOST, databases, environment, arguments).await
     }
 
     /// Starts one that other network namespaces reach too.
     pub async fn start_open(databases: &str) -> Self {
-        Self::launch(Ipv4Addr::UNSPECIFIED, databases, &[]).await
+        Self::launch(Ipv4Addr::UNSPECIFIED, databases, &[], &[]).await
     }
 
-    async fn launch(from: Ipv4Addr, databases: &str, environment: &[(&str, &str)]) -> Self {
+    async fn launch(
+        from: Ipv4Addr,
+        databases: &str,
+        environment: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Self {
         let directory = scratch::directory("server");
         let data = directory.path().join("data");
-        Self::start_in(directory, &data, from, databases, environment).await
+        Self::start_in(directory, &data, from, databases, environment, arguments).await
     }
 
     /// Starts one that keeps its records elsewhere, in `data`.
     pub async fn start_on(data: &Path, databases: &str) -> Self {
-        Self::start_in(scratch::directory("server"), data, Ipv4Addr::LOCALHOST, databases, &[]).await
+        Self::start_in(scratch::directory("server"), data, Ipv4Addr::LOCALHOST, databases, &[], &[]).await
     }
 
     async fn start_in(
@@ -78,6 +89,7 @@ impl Server {
         from: Ipv4Addr,
         databases: &str,
         environment: &[(&str, &str)],
+        arguments: &[&str],
     ) -> Self {
         let (listen, http) = (Port::claim(), Port::claim());
         let config = directory.path().join("leasehold.toml");
@@ -88,14 +100,15 @@ impl Server {
             data.display()
         );
         fs::write(&config, text).expect("write the server's configuration");
-        let environment =
+        let environment: Vec<(String, String)> =
             environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let channel = Endpoint::from_shared(format!("http://{}", listen.address()))
             .expect("the server's URL")
             .timeout(CALL_BOUND)
             .connect_lazy();
-        let process = spawn(&config, &environment, &directory);
-        let mut server = Self { process, config, environment, directory, listen, http, channel };
+        let process = spawn(&config, &environment, &arguments, &directory);
+        let mut server = Self { process, config, environment, arguments, directory, listen, http, channel };
         server.ready().await;
         server
     }
@@ -176,7 +189,7 @@ impl Server {
     /// returns how long it took to be ready.
     pub async fn restart(&mut self) -> Duration {
         let start = now();
-        self.process = spawn(&self.config, &self.environment, &self.directory);
+        self.process = spawn(&self.config, &self.environment, &self.arguments, &self.directory);
         self.ready().await;
         start.elapsed()
     }
@@ -227,9 +240,14 @@ impl Server {
     }
 }
 
-fn spawn(config: &std::path::Path, environment: &Vec<(String, String)>, directory: &TempDir) -> Process {
+fn spawn(
+    config: &Path,
+    environment: &[(String, String)],
+    arguments: &[String],
+    directory: &TempDir,
+) -> Process {
     let mut command = Command::new(binaries::server());
-    command.arg("--config").arg(config).current_dir(directory.path());
+    command.arg("--config").arg(config).args(arguments).current_dir(directory.path());
     for (key, value) in environment {
         command.env(key, value);
     }

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config;
+
 /// The exit code when the command line or the configuration is wrong.
 pub const EXIT_USAGE: u8 = 2;
 /// The exit code when the server cannot run.
@@ -19,6 +21,9 @@ pub const EXIT_FAILED: u8 = 1;
 /// Without --config it runs on its defaults: one database `default` with a
 /// fixed cap of 100, gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records
 /// in ./leasehold-data.
+///
+/// What counts, from least to most: the built-in defaults, the file, the
+/// environment, --set, and live `leasehold set`.
 #[derive(Debug, Parser)]
 #[command(
     name = "leasehold-server",
@@ -26,6 +31,8 @@ pub const EXIT_FAILED: u8 = 1;
     args_conflicts_with_subcommands = true,
     after_help = "\
 The environment:
+  LEASEHOLD__LEVEL__LEVEL      any setting of the file, such as
+                               LEASEHOLD__DATABASES__ORDERS__ADMISSION=unfair
   RUST_LOG                     what to log, such as info or leasehold_server=debug
   OTEL_EXPORTER_OTLP_ENDPOINT  collector for traces, such as http://127.0.0.1:4317
 
@@ -35,17 +42,38 @@ Exit codes:
   2  the command line or the configuration is wrong"
 )]
 pub struct Arguments {
-    /// The configuration, in TOML.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// What to run on.
+    #[command(flatten)]
+    pub settings: Settings,
 
-    /// Check the configuration, say what it means, and exit.
+    /// Check the configuration, say what it means and what does not come from
+    /// the file, and exit.
     #[arg(long)]
     pub check: bool,
 
     /// What to do instead of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    /// The configuration, in TOML.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// A setting above the file and the environment, such as
+    /// databases.orders.admission=unfair; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl Settings {
+    /// Reads and checks all of it.
+    pub fn load(&self) -> Result<config::Loaded, config::Error> {
+        config::load(self.config.as_deref(), &self.set)
+    }
 }
 
 /// What can be done with the records of a server that is stopped.
@@ -69,12 +97,12 @@ pub enum Command {
 /// Where the records are.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
-    /// The configuration that names the directory, in TOML.
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
-    pub config: Option<PathBuf>,
+    /// The configuration that names the directory.
+    #[command(flatten)]
+    pub settings: Settings,
 
-    /// The directory.
-    #[arg(long, value_name = "DIR")]
+    /// The directory, whatever the configuration says.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set"])]
     pub data: Option<PathBuf>,
 }
 

@@ -1,9 +1,10 @@
 //! The server's settings, checked: whoever holds a [`Config`] need not check a
 //! value of it again.
 //!
-//! A file is read in two steps. `document` turns TOML into sections and fields
-//! that know their place in the file; `check` turns those into a [`Config`], or
-//! into one clear message for each fault. Knows nothing of what the settings do.
+//! It is read in three steps. `overrides` puts what the environment and the
+//! command line say where a file would; `document` makes sections and fields of
+//! it that know their place; `check` turns those into a [`Config`], or into one
+//! clear message for each fault. Knows nothing of what the settings do.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,15 +13,18 @@ use std::time::Duration;
 
 mod check;
 mod document;
+mod faults;
 mod load;
+mod overrides;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod url;
 mod workloads;
 
-pub use document::{Fault, Faults};
-pub use load::{Error, load, parse};
+pub use faults::{Fault, Faults, Place};
+pub use load::{Error, Loaded, load, parse};
+pub use overrides::Overridden;
 pub use url::DatabaseUrl;
 
 /// Bounds and defaults of the settings, under the settings' names.
@@ -32,6 +36,12 @@ pub mod limits {
 
     /// Longest configuration file that is read, in bytes.
     pub const FILE_BYTES: u64 = 1 << 20;
+    /// Most settings outside the file.
+    pub const OVERRIDES: usize = 2_000;
+    /// Longest key of a setting outside the file, in bytes.
+    pub const KEY_BYTES: usize = 1 << 10;
+    /// Longest value of a setting outside the file, in bytes.
+    pub const VALUE_BYTES: usize = 1 << 16;
     /// Most databases that one server leases.
     pub const DATABASES: usize = 1_000;
     /// Length of a database's name, in bytes.

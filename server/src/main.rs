@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_server::cli::{self, Arguments, EXIT_FAILED, EXIT_USAGE};
-use leasehold_server::config::{self, Config};
+use leasehold_server::config::{Config, Loaded};
 use leasehold_server::records;
 use leasehold_server::run::{self, Listeners};
 use leasehold_server::telemetry::Telemetry;
@@ -18,12 +18,12 @@ fn main() -> ExitCode {
     if let Some(command) = arguments.command {
         return records::run(&command);
     }
-    let config = match config::load(arguments.config.as_deref()) {
-        Ok(config) => config,
+    let Loaded { config, overridden } = match arguments.settings.load() {
+        Ok(loaded) => loaded,
         Err(error) => return cli::fail(&error, EXIT_USAGE),
     };
     if arguments.check {
-        cli::say(&config.summary());
+        cli::say(&format_args!("{}{overridden}", config.summary()));
         return ExitCode::SUCCESS;
     }
     let runtime = match Runtime::new() {

@@ -106,7 +106,7 @@ fn existing(path: &PathBuf) -> Result<Option<u64>, Error> {
 fn directory(place: &Place) -> Result<PathBuf, Error> {
     match &place.data {
         Some(data) => Ok(data.clone()),
-        None => Ok(config::load(place.config.as_deref())?.server.data),
+        None => Ok(place.settings.load()?.config.server.data),
     }
 }
 

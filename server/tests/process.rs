@@ -124,6 +124,49 @@ fn a_faulty_configuration_is_exit_code_2() {
 }
 
 #[test]
+fn a_check_says_what_is_not_from_the_file() {
+    let place = Place::new("[databases.a]\ncap = 5");
+    let command = |arguments: &[&str]| {
+        let mut command = place.command();
+        command.env("LEASEHOLD__DATABASES__A__CAP", "7").args(arguments);
+        command.output().unwrap()
+    };
+    let output = command(&["--check", "--set", "databases.a.admission=unfair"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said = said.replace(&place.directory.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(said, @"
+    gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
+    database a: a fixed cap of 7; unfair admission; nodes close their connections when the server is silent for 30s, and have 30s for it
+    databases.a.admission is set by --set databases.a.admission
+    databases.a.cap is set by LEASEHOLD__DATABASES__A__CAP, over DIR/leasehold.toml:2:1
+    ");
+
+    let output = command(&["--set", "databases.a.cpa=5", "--set", "server"]);
+    assert_eq!(output.status.code(), Some(2));
+    insta::assert_snapshot!(errors(&output, place.directory.path()), @"
+    error: --set databases.a.cpa: unknown key `cpa` in [databases.a]; did you mean `cap`?
+    error: --set server: a setting needs a value: write --set KEY=VALUE
+    ");
+}
+
+#[test]
+fn commands_find_the_records_where_the_settings_say() {
+    let place = Place::new("[server]\ndata = 'one'\n[databases.a]\ncap = 5");
+    let export = |variables: &[(&str, &str)], set: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-server"));
+        command.current_dir(place.directory.path()).envs(variables.iter().copied());
+        command.arg("export").arg("--config").arg(&place.config).args(set).output().unwrap()
+    };
+    let told = |output: &Output| errors(output, place.directory.path());
+    let variable = [("LEASEHOLD__SERVER__DATA", "two")];
+    assert!(told(&export(&[], &[])).contains("`one`"));
+    assert!(told(&export(&variable, &[])).contains("`two`"));
+    assert!(told(&export(&variable, &["--set", "server.data=three"])).contains("`three`"));
+    assert_eq!(export(&[], &["--data", "four"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_port_in_use_is_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Collector, Field, Section, shown, spell_range};
+use super::document::{Field, Section, shown, spell_range};
+use super::faults::Collector;
 use super::workloads;
 use super::{
     Admission, Config, DatabaseConfig, DatabaseName, DatabaseUrl, LossPolicy, ServerConfig, Source, Watched,
@@ -29,7 +30,7 @@ pub(super) fn config(
     environment: Environment<'_>,
     faults: &mut Collector<'_>,
 ) -> Config {
-    let mut root = Section::new("the file", document, 0);
+    let mut root = Section::new("the configuration", document, 0);
     let server = root.get("server").and_then(|field| field.section("[server]", faults));
     let databases = root.get("databases").and_then(|field| field.section("[databases]", faults));
     root.refuse_others(faults);
@@ -44,7 +45,8 @@ fn default_server() -> ServerConfig {
 }
 
 fn server_section(mut section: Section<'_>, faults: &mut Collector<'_>) -> ServerConfig {
-    let listen = section.get("listen").map(|field| address(&field, faults));
+    let listen_field = section.get("listen");
+    let listen = listen_field.as_ref().map(|field| address(field, faults));
     let http_field = section.get("http");
     let http = http_field.as_ref().map(|field| address(field, faults));
     let data = section.get("data").and_then(|field| directory(&field, faults));
@@ -55,7 +57,9 @@ fn server_section(mut section: Section<'_>, faults: &mut Collector<'_>) -> Serve
     // Port 0 asks for any free port, and then they differ.
     if listen == http && listen.port() != 0 {
         let message = format!("[server] uses {listen} for both `listen` and `http`: give each its own port");
-        faults.add(section.at(), message);
+        let fields = [&listen_field, &http_field];
+        let at = faults.latest(section.at(), fields.into_iter().flatten().map(Field::at));
+        faults.add(at, message);
     }
     ServerConfig { listen, http, data: data.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA)) }
 }
@@ -106,6 +110,7 @@ fn all_databases(
             );
             continue;
         };
+        let url_at = table.peek("url");
         let Some(database) = database_section(name, table, environment, faults) else { continue };
         if let Some(watched) = database.watched() {
             let address = watched.url.address();
@@ -114,7 +119,7 @@ fn all_databases(
                     "{title} watches the same server as [databases.{other}] ({address}): \
                      its limit is one number, so it is one database here"
                 );
-                faults.add(at, message);
+                faults.add(faults.latest(at, url_at), message);
             }
         }
         databases.push(database);
@@ -145,10 +150,12 @@ fn database_section(
     };
     let source = source(&section, &fields, environment, faults);
     let (admission, quantum) = admission(&mut section, faults);
-    let on_loss = section.get("on_loss").and_then(|field| field.choice(&LOSS_POLICIES, faults));
+    let on_loss_field = section.get("on_loss");
+    let on_loss = on_loss_field.as_ref().and_then(|field| field.choice(&LOSS_POLICIES, faults));
     let on_loss = on_loss.unwrap_or(if fields.url.is_some() { LossPolicy::Keep } else { LossPolicy::Fence });
     let ttl = section.get("ttl").and_then(|field| field.duration(&limits::TTL, faults));
-    let fence_grace = fence_grace(&mut section, on_loss, faults);
+    let fence_grace =
+        fence_grace(&mut section, on_loss, on_loss_field.as_ref().or(fields.url.as_ref()), faults);
     let shadow = section.get("shadow").and_then(|field| field.truth(faults)).unwrap_or(false);
     let title = format!("[databases.{name}.workloads]");
     let workloads = section.get("workloads").and_then(|field| field.section(&title, faults));
@@ -158,7 +165,7 @@ fn database_section(
         LossPolicy::Keep => limits::DEFAULT_TTL_KEEP,
         LossPolicy::Fence => limits::DEFAULT_TTL_FENCE,
     };
-    let cap = source.as_ref().and_then(Source::cap_limit);
+    let cap = source.as_ref().and_then(Source::cap_limit).zip(fields.cap.as_ref().map(Field::at));
     let workloads = workloads::workloads(workloads, cap, faults);
     Some(DatabaseConfig {
         name,
@@ -303,24 +310,37 @@ fn accounts(field: &Field<'_>, faults: &mut Collector<'_>) -> Option<Vec<String>
     Some(names.into_iter().map(str::to_owned).collect())
 }
 
+/// The quantum is kept while admission is not fair: an operator may change that.
 fn admission(section: &mut Section<'_>, faults: &mut Collector<'_>) -> (Admission, Duration) {
-    let admission = section.get("admission").and_then(|field| field.choice(&ADMISSIONS, faults));
+    let mode = section.get("admission");
+    let admission = mode.as_ref().and_then(|field| field.choice(&ADMISSIONS, faults));
     let admission = admission.unwrap_or(Admission::Fair);
-    let Some(field) = section.get("quantum") else { return (admission, limits::DEFAULT_QUANTUM) };
-    let Some(quantum) = quantum(&field, faults) else { return (admission, limits::DEFAULT_QUANTUM) };
+    let field = section.get("quantum");
+    let Some((field, quantum)) = field.and_then(|field| quantum(&field, faults).map(|read| (field, read)))
+    else {
+        return (admission, limits::DEFAULT_QUANTUM);
+    };
+    let kept = if quantum.is_zero() { limits::DEFAULT_QUANTUM } else { quantum };
+    // Both say the mode. Whoever overrides one of them must not have to take the
+    // other out of a file that may not be theirs to change.
+    if mode.as_ref().is_some_and(|mode| mode.overrides(&field, faults)) {
+        return (admission, kept);
+    }
+    let overrides = mode.as_ref().is_some_and(|mode| field.overrides(mode, faults));
     match (admission, quantum.is_zero()) {
-        (Admission::Fair, false) => (admission, quantum),
-        (Admission::Fair | Admission::Strict, true) => (Admission::Strict, limits::DEFAULT_QUANTUM),
+        (Admission::Fair, false) => (admission, kept),
+        (Admission::Fair | Admission::Strict, true) => (Admission::Strict, kept),
+        (Admission::Unfair, true) if overrides => (Admission::Strict, kept),
         (Admission::Unfair, true) => {
             field.refuse(
                 faults,
                 "of 0 means strict order, but `admission` is \"unfair\": take one of them out",
             );
-            (admission, limits::DEFAULT_QUANTUM)
+            (admission, kept)
         }
         (Admission::Strict | Admission::Unfair, false) => {
             field.refuse_key(faults, "does nothing unless `admission` is \"fair\": take one of them out");
-            (admission, limits::DEFAULT_QUANTUM)
+            (admission, kept)
         }
     }
 }
@@ -343,9 +363,16 @@ fn quantum(field: &Field<'_>, faults: &mut Collector<'_>) -> Option<Duration> {
     None
 }
 
-fn fence_grace(section: &mut Section<'_>, on_loss: LossPolicy, faults: &mut Collector<'_>) -> Duration {
+/// `decided_by` is the field that the policy follows from.
+fn fence_grace(
+    section: &mut Section<'_>,
+    on_loss: LossPolicy,
+    decided_by: Option<&Field<'_>>,
+    faults: &mut Collector<'_>,
+) -> Duration {
     let Some(field) = section.get("fence_grace") else { return limits::DEFAULT_FENCE_GRACE };
-    if on_loss == LossPolicy::Keep {
+    let outdone = decided_by.is_some_and(|decided_by| decided_by.overrides(&field, faults));
+    if on_loss == LossPolicy::Keep && !outdone {
         field.refuse_key(
             faults,
             "does nothing with `on_loss = \"keep\"`: take it out, or set `on_loss = \"fence\"`",

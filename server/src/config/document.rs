@@ -1,90 +1,16 @@
-//! A TOML document as sections and fields that know their place in the file,
-//! and the list of what is wrong with it. Knows no setting by name.
+//! A TOML document as sections and fields that know their position. Knows no
+//! setting by name, and not what a position stands for.
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::faults::Collector;
+
 /// Most characters of the file's own text in a message.
 const SHOWN_CHARACTERS: usize = 64;
-/// Most messages for one file: behind these there is a deeper misunderstanding.
-const MOST_FAULTS: usize = 50;
-
-/// One thing that is wrong with a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Line in the file, from 1.
-    pub line: usize,
-    /// Character in the line, from 1.
-    pub column: usize,
-    /// What is wrong and what to write instead.
-    pub message: String,
-}
-
-/// Everything that is wrong with one configuration, in the file's order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults {
-    /// The file.
-    pub file: PathBuf,
-    /// At least one.
-    pub list: Vec<Fault>,
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.list.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            let Fault { line, column, message } = fault;
-            write!(f, "{separator}{}:{line}:{column}: {message}", self.file.display())?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Faults {}
-
-/// Collects faults by their place in the text, so that one run shows them all.
-#[derive(Debug)]
-pub(super) struct Collector<'text> {
-    text: &'text str,
-    found: Vec<(usize, String)>,
-}
-
-impl<'text> Collector<'text> {
-    pub(super) fn new(text: &'text str) -> Self {
-        Self { text, found: Vec::new() }
-    }
-
-    /// Notes what is wrong at a byte of the text.
-    pub(super) fn add(&mut self, at: usize, message: impl Into<String>) {
-        if self.found.len() < MOST_FAULTS {
-            self.found.push((at, message.into()));
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// What was found, ordered by place. Empty: the document is fine.
-    pub(super) fn into_list(mut self) -> Vec<Fault> {
-        self.found.sort_by_key(|(at, _)| *at);
-        let text = self.text;
-        self.found.into_iter().map(|(at, message)| locate(text, at, message)).collect()
-    }
-}
-
-fn locate(text: &str, at: usize, message: String) -> Fault {
-    // Not sliced as text: nothing promises that a fault begins at a whole character.
-    let before = String::from_utf8_lossy(&text.as_bytes()[..at.min(text.len())]);
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
-    Fault { line, column, message }
-}
-
 /// A table of the document. Remembers which keys were asked for: all others
 /// are unknown, so that a key cannot be read and yet be refused.
 #[derive(Debug)]
@@ -119,6 +45,11 @@ impl<'doc> Section<'doc> {
             key_at: key_found.span().start,
             at: value.span().start,
         })
+    }
+
+    /// The position of a field, without asking for it.
+    pub(super) fn peek(&self, key: &str) -> Option<usize> {
+        self.table.get_key_value(key).map(|(key, _)| key.span().start)
     }
 
     /// Every key with its table, for sections whose keys are names.
@@ -167,9 +98,23 @@ impl<'doc> Field<'doc> {
         self.value
     }
 
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether this overrides what says the other one.
+    pub(super) fn overrides(&self, other: &Field<'_>, faults: &Collector<'_>) -> bool {
+        faults.layer(self.key_at) > faults.layer(other.key_at)
+    }
+
     /// Notes a fault: the field's name, then the message.
     pub(super) fn refuse(&self, faults: &mut Collector<'_>, message: impl fmt::Display) {
         faults.add(self.at, format!("{} {message}", self.title));
+    }
+
+    /// Notes a fault of this and another setting, for whoever says the one at `at`.
+    pub(super) fn refuse_at(&self, at: usize, faults: &mut Collector<'_>, message: impl fmt::Display) {
+        faults.add(at, format!("{} {message}", self.title));
     }
 
     /// Notes a fault of the whole setting, as opposed to its value.
@@ -303,7 +248,8 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-fn kind(value: &DeValue<'_>) -> &'static str {
+/// What a value is, in words.
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",

@@ -41,7 +41,7 @@ fn database_faults(settings: &str) -> String {
 
 #[test]
 fn the_defaults_need_no_file() {
-    let config = load(None).unwrap();
+    let config = load(None, &[]).unwrap().config;
     insta::assert_snapshot!(config.summary(), @"
     gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
     database default: a fixed cap of 100; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it
@@ -133,7 +133,7 @@ fn unknown_keys_are_refused_with_the_nearest_right_one() {
     insta::assert_snapshot!(
         faults("[sever]\n[server]\nlisten_on = '127.0.0.1:1'\nhtpp = ''\n[databases.a]\ncap = 1\nTTL = '1s'\npassword = 's3cret'"),
         @"
-    a.toml:1:2: unknown key `sever` in the file; did you mean `server`?
+    a.toml:1:2: unknown key `sever` in the configuration; did you mean `server`?
     a.toml:3:1: unknown key `listen_on` in [server]; known are `listen`, `http`, `data`
     a.toml:4:1: unknown key `htpp` in [server]; did you mean `http`?
     a.toml:7:1: unknown key `TTL` in [databases.a]; did you mean `ttl`?
@@ -201,7 +201,7 @@ fn what_would_do_nothing_is_refused() {
 fn a_file_without_a_database_is_refused() {
     insta::assert_snapshot!(faults(""), @"a.toml:1:1: no database to lease: add a section such as [databases.orders] with `url` or `cap`");
     insta::assert_snapshot!(faults("[databases]"), @"a.toml:1:1: no database to lease: add a section such as [databases.orders] with `url` or `cap`");
-    insta::assert_snapshot!(faults("databases = 3"), @"a.toml:1:1: `databases` in the file must be a section [databases], not a whole number");
+    insta::assert_snapshot!(faults("databases = 3"), @"a.toml:1:1: `databases` in the configuration must be a section [databases], not a whole number");
     insta::assert_snapshot!(faults("[databases]\norders = 'x'"), @"a.toml:2:1: `orders` in [databases] must be a section [databases.orders], not a string");
 }
 
@@ -281,7 +281,7 @@ fn files_that_are_no_configuration_are_told_apart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.toml");
     let message = |path: &Path| {
-        let error = load(Some(path)).unwrap_err();
+        let error = load(Some(path), &[]).unwrap_err();
         error.to_string().replace(&directory.path().display().to_string(), "DIR")
     };
 
@@ -292,7 +292,7 @@ fn files_that_are_no_configuration_are_told_apart() {
     std::fs::write(&path, vec![b' '; limits::FILE_BYTES as usize + 1]).unwrap();
     insta::assert_snapshot!(message(&path), @"the configuration file DIR/a.toml is longer than 1048576 bytes");
     std::fs::write(&path, "[databases.a]\ncap = 1").unwrap();
-    assert_eq!(load(Some(&path)).unwrap().databases.len(), 1);
+    assert_eq!(load(Some(&path), &[]).unwrap().config.databases.len(), 1);
 }
 
 /// Pieces that make a text reach the checks more often than chance would.
@@ -339,7 +339,8 @@ proptest! {
         if let Err(faults) = read(&text) {
             prop_assert!(!faults.list.is_empty());
             let lines = text.split('\n').count();
-            prop_assert!(faults.list.iter().all(|fault| (1..=lines).contains(&fault.line)));
+            let within = |fault: &Fault| matches!(&fault.place, Place::File { line, .. } if (1..=lines).contains(line));
+            prop_assert!(faults.list.iter().all(within));
         }
     }
 
@@ -371,7 +372,7 @@ fn workloads_are_read() {
         max_waiting = 500
         "#,
     );
-    let config = Config { databases: vec![config], ..load(None).unwrap() };
+    let config = Config { databases: vec![config], ..load(None, &[]).unwrap().config };
     insta::assert_snapshot!(config.summary(), @"
     gRPC on 127.0.0.1:7420, HTTP on 127.0.0.1:7421, records in ./leasehold-data
     database a: a fixed cap of 100; fair admission within 100ms; nodes close their connections when the server is silent for 30s, and have 30s for it; workloads night jobs (weight 1, at most 30, at most 500 waiting), web (weight 3, floor 20 kept free)

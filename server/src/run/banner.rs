@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_defaults_read_like_this() {
-        let config = crate::config::load(None).unwrap();
+        let config = crate::config::load(None, &[]).unwrap().config;
         let banner = Banner { config: &config, generation: 3 };
         let text = banner.to_string().replace(env!("CARGO_PKG_VERSION"), "VERSION");
         insta::assert_snapshot!(text, @"
