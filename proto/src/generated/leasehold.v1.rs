@@ -1311,7 +1311,7 @@ pub struct Explanation {
     /// What it waits for, in a word: "nothing", "own_pool", "granted", "no_stream",
     /// "expired", "draining", "store_fails", "not_observed", "records_lost", "limit", "floors",
     /// "doubt", "pacing", "turn", "promised", "idle", "grace", "budget", "unfair",
-    /// "no_donor", "share", "lag" or "one_at_a_time".
+    /// "no_donor", "share", "level", "lag" or "one_at_a_time".
     #[prost(string, tag = "13")]
     pub reason: ::prost::alloc::string::String,
     /// The same for people, in a sentence.
@@ -1361,7 +1361,8 @@ pub struct Promise {
     /// Number of the rule of admission.
     #[prost(uint32, tag = "2")]
     pub rule: u32,
-    /// The same in a word: "target", "starving", "share", "escape" or "poverty".
+    /// The same in a word: "target", "starving", "share", "escape", "rescue" or
+    /// "poverty".
     #[prost(string, tag = "3")]
     pub rule_name: ::prost::alloc::string::String,
     /// Time since it was asked for, in milliseconds.

@@ -9,7 +9,7 @@ use crate::{
     explain::Asking,
     grant::{Next, free_for},
     lease::{Lease, Standing},
-    orders::{Lack, Youngest},
+    orders::Lack,
     reason::{Reason, Rule},
     recall::{may_give, may_receive, needed_lag},
     workload::Workload,
@@ -107,25 +107,23 @@ impl Database {
         now: Time,
     ) -> Reason {
         let shares = self.shares(workload);
-        let donor = |rule| workload.orders.donors.first(|plenty| may_give(rule, &shares, plenty));
         let age = |since: Time| now.since(since);
-        let lags = |rule, (Reverse(donor), _, _): Youngest| {
-            let lag = since.map_or(Duration::ZERO, age).saturating_sub(age(donor));
-            needed_lag(rule, quantum).is_none_or(|needed| lag > needed)
+        // Whether it lags enough behind whoever would give by a rule, if anybody does.
+        let lags = |rule| {
+            let donor = workload.orders.donors.first(|plenty| may_give(rule, &shares, plenty));
+            let (Reverse(youngest), _, _) = donor?;
+            let lag = since.map_or(Duration::ZERO, age).saturating_sub(age(youngest));
+            Some(needed_lag(rule, quantum).is_none_or(|needed| lag > needed))
         };
-        let Some(youngest) = donor(Rule::Escape) else { return Reason::NoDonor };
-        let over_share = donor(Rule::Share).filter(|_| may_receive(Rule::Share, &shares, lack));
-        match over_share {
-            Some(donor) if lags(Rule::Share, donor) => Reason::Turn,
-            Some(_) | None if lags(Rule::Escape, youngest) => {
-                if lack.promised > 0 {
-                    Reason::OneAtATime
-                } else {
-                    Reason::Turn
-                }
-            }
-            Some(_) => Reason::Lag,
-            None => Reason::Share,
+        let by_share = lags(Rule::Share).filter(|_| may_receive(Rule::Share, &shares, lack));
+        match (by_share, lags(Rule::Escape), lags(Rule::Rescue)) {
+            (_, _, None) => Reason::NoDonor,
+            (Some(true), _, _) => Reason::Turn,
+            (_, Some(true), _) | (_, _, Some(true)) if lack.promised > 0 => Reason::OneAtATime,
+            (_, Some(true), _) | (_, _, Some(true)) => Reason::Turn,
+            (Some(false), _, _) => Reason::Lag,
+            (None, Some(false), _) => Reason::Share,
+            (None, None, Some(false)) => Reason::Level,
         }
     }
 }

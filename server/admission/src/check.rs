@@ -16,7 +16,7 @@ use crate::{
     orders::{Lack, Oldest, Places, Plenty, Youngest},
     queue::{EffectiveAge, effective_age},
     reason::Rule,
-    recall::{NextMove, may_give, may_receive},
+    recall::{NextMove, WITHIN, may_give, may_receive},
     shares::Sums,
     targets::targets,
     workload::Workload,
@@ -193,12 +193,13 @@ impl Database {
         let may = |receiver| kept_for.is_none_or(|call| call == receiver);
         for ((since, receiver), lack) in part.receivers().into_iter().filter(|((_, id), _)| may(*id)) {
             let others = || donors.iter().filter(|((_, _, donor), _)| *donor != receiver);
-            for rule in [Rule::Share, Rule::Escape, Rule::Poverty] {
+            for rule in WITHIN {
                 let lags = |(Reverse(donor), _, _): &Youngest| {
                     let lag = now.since(since).saturating_sub(now.since(*donor));
                     match rule {
                         Rule::Share => lag > quantum,
                         Rule::Escape => lag > quantum * 2,
+                        Rule::Rescue => lag > quantum * 3,
                         Rule::Poverty | Rule::Target | Rule::Starving => true,
                     }
                 };

@@ -12,8 +12,10 @@ pub enum Rule {
     /// The receiver is below its share, the donor above it, and the lag is more
     /// than a quantum (rule 5).
     Share,
-    /// The lag is more than two quanta (rule 6).
+    /// The donor is above its share, and the lag is more than two quanta (rule 6).
     Escape,
+    /// The lag is more than three quanta (rule 6).
+    Rescue,
     /// The receiver has nothing (rule 6).
     Poverty,
 }
@@ -23,7 +25,7 @@ impl Rule {
     pub fn number(self) -> u32 {
         match self {
             Rule::Share => 5,
-            Rule::Escape | Rule::Poverty => 6,
+            Rule::Escape | Rule::Rescue | Rule::Poverty => 6,
             Rule::Target | Rule::Starving => 9,
         }
     }
@@ -35,6 +37,7 @@ impl Rule {
             Rule::Starving => "starving",
             Rule::Share => "share",
             Rule::Escape => "escape",
+            Rule::Rescue => "rescue",
             Rule::Poverty => "poverty",
         }
     }
@@ -83,9 +86,10 @@ pub enum Reason {
     Unfair,
     /// Anybody to have a token that may be asked for.
     NoDonor,
-    /// A lag of two quanta: it has its share, or nobody has more than that (rules 5
-    /// and 6).
+    /// A lag of two quanta: it has its share (rules 5 and 6).
     Share,
+    /// A lag of three quanta: nobody has more than its share (rule 6).
+    Level,
     /// A lag of a quantum (rule 5).
     Lag,
     /// The token before, which is on its way: it is far behind, and gets one at a
@@ -112,7 +116,7 @@ impl Reason {
             Reason::Turn => Some(2),
             Reason::Idle | Reason::Grace => Some(4),
             Reason::Share | Reason::Lag => Some(5),
-            Reason::OneAtATime => Some(6),
+            Reason::Level | Reason::OneAtATime => Some(6),
             Reason::Budget => Some(7),
             Reason::Limit(_) | Reason::Floors => Some(10),
             Reason::Pacing => Some(11),
@@ -144,6 +148,7 @@ impl Reason {
             Reason::Unfair => "unfair",
             Reason::NoDonor => "no_donor",
             Reason::Share => "share",
+            Reason::Level => "level",
             Reason::Lag => "lag",
             Reason::OneAtATime => "one_at_a_time",
         }

@@ -21,6 +21,9 @@ use crate::{
 /// What a quantum is elsewhere, where admission is unfair.
 pub(crate) const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
+/// The rules by which busy tokens move within a workload.
+pub(crate) const WITHIN: [Rule; 4] = [Rule::Share, Rule::Escape, Rule::Rescue, Rule::Poverty];
+
 /// A moment, the shortest there is.
 const MOMENT: Duration = Duration::from_nanos(1);
 
@@ -166,7 +169,7 @@ impl Database {
         let quantum = self.quantum()?;
         let missing = self.workloads.iter().filter(|workload| workload.missing > 0);
         let moves = missing.flat_map(|workload| {
-            [Rule::Share, Rule::Escape, Rule::Poverty].into_iter().filter_map(move |rule| {
+            WITHIN.into_iter().filter_map(move |rule| {
                 let next = self.pair(workload, rule)?;
                 needed_lag(rule, quantum).is_none_or(|needed| lag(&next, now) > needed).then_some(next)
             })
@@ -203,7 +206,7 @@ impl Database {
         let mut due = None;
         for workload in self.workloads.iter().filter(|workload| workload.missing > 0) {
             let starves = self.starves_at(workload).filter(|_| self.workloads.len() > 1);
-            let lags = [Rule::Share, Rule::Escape].into_iter().filter_map(|rule| {
+            let lags = WITHIN.into_iter().filter_map(|rule| {
                 let NextMove { receiver, donor, .. } = self.pair(workload, rule)?;
                 let at = receiver.0 + needed_lag(rule, quantum?)? + MOMENT;
                 (donor.0 == Reverse(NOBODY)).then_some(at)
@@ -290,7 +293,7 @@ fn oldest_task(workload: &Workload) -> Option<Time> {
 pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
     match rule {
         Rule::Share => lack.supply.is_some_and(|supply| shares.half_below(&supply)),
-        Rule::Escape => lack.promised == 0,
+        Rule::Escape | Rule::Rescue => lack.promised == 0,
         Rule::Poverty => lack.tokens == 0,
         Rule::Target | Rule::Starving => true,
     }
@@ -299,9 +302,9 @@ pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
 /// Whether one who has so much may be asked for a token, by a rule.
 pub(crate) fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
     match rule {
-        Rule::Share => shares.not_half_below(&plenty.supply),
+        Rule::Share | Rule::Escape => shares.not_half_below(&plenty.supply),
         Rule::Poverty => plenty.left > 1,
-        Rule::Escape | Rule::Target | Rule::Starving => true,
+        Rule::Rescue | Rule::Target | Rule::Starving => true,
     }
 }
 
@@ -310,6 +313,7 @@ pub(crate) fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
     match rule {
         Rule::Share => Some(quantum),
         Rule::Escape => Some(quantum * 2),
+        Rule::Rescue => Some(quantum * 3),
         Rule::Poverty | Rule::Target | Rule::Starving => None,
     }
 }

@@ -92,7 +92,8 @@ fn sentence(reason: Reason, workload: &str, moves: &[Promise]) -> String {
         Reason::Budget => "tokens that move to others: as many as may are in motion",
         Reason::Unfair => "others to leave a token unused: admission is unfair",
         Reason::NoDonor => "others to use a token: nobody has one that could be asked for",
-        Reason::Share => "to lag behind others by two quanta: it has its share, or nobody has more",
+        Reason::Share => "to lag behind others by two quanta: it has its share",
+        Reason::Level => "to lag behind others by three quanta: nobody has more than its share",
         Reason::Lag => "to lag behind others by a quantum: it is below its share",
         Reason::OneAtATime => "the token before, which is on its way: who is far behind gets one at a time",
     };

@@ -126,30 +126,53 @@ fn fair_moves_busy_tokens_toward_shares_once_the_lag_is_a_quantum() {
     assert!(a + b == 16 && (7..=9).contains(&a), "a={a} b={b}");
 }
 
-/// Rule 5. Whoever would be a receiver after it has given keeps what it has, or the
-/// tokens would go round; until the lag is two quanta (rule 6).
+/// The oldest tasks of these nodes are served, and others wait since now.
+fn serve(world: &mut World, names: &[&str]) {
+    for name in names {
+        let now = world.now;
+        world.node(name).waiting_since = now;
+        world.report(name);
+        world.pump();
+    }
+}
+
+/// Rules 5 and 6. Whoever would be a receiver after it has given keeps what it has,
+/// or the tokens would go round; until the lag is three quanta.
 #[test]
-fn nobody_gives_what_it_is_due_itself_for_a_lag_of_one_quantum() {
+fn nobody_gives_what_it_is_due_itself_for_a_lag_of_less_than_three_quanta() {
     let mut world = World::new(settings(10));
     let script = "hello a\nhello b\nhello c\nhello d\nwait d 1\nwait a 3\nwait b 3\nwait c 3\nwait d 9";
     run(&mut world, script);
     let busy = "wait a 7\nwait b 7\nwait c 7\nexpect a=3 b=3 c=3 d=1 held=10 free=0";
     run(&mut world, &format!("pass 100ms\n{busy}\npass 80ms"));
-    // Their oldest task waits since now, d's for 180 ms.
-    let others_are_served = |world: &mut World| {
-        for name in ["a", "b", "c"] {
-            let now = world.now;
-            world.node(name).waiting_since = now;
-            world.report(name);
-        }
-        world.pump();
-    };
-    others_are_served(&mut world);
-    run(&mut world, "pass 1ms");
-    assert_eq!(recalled(&world), 0, "2.5 are due to each");
-    run(&mut world, "pass 200ms");
+    serve(&mut world, &["a", "b", "c"]);
+    assert_eq!(recalled(&world), 0, "2.5 are due to each, d lags by 180 ms");
+    run(&mut world, "pass 110ms");
+    serve(&mut world, &["a", "b", "c"]);
+    assert_eq!(recalled(&world), 0, "d lags by 290 ms");
+    run(&mut world, "pass 20ms");
     assert_eq!(recalled(&world), 0, "the lag is what it was");
-    others_are_served(&mut world);
+    serve(&mut world, &["a", "b", "c"]);
+    assert_eq!(recalled(&world), 1, "{}", world.show());
+}
+
+/// Rule 6. Whoever has more than it is due gives to those as well that have what they
+/// are due, once these lag by two quanta.
+#[test]
+fn who_has_more_than_its_share_gives_for_a_lag_of_two_quanta() {
+    let mut world = World::new(settings(10));
+    let script = "hello a\nhello b\nhello c\nwait a 6\nwait b 2\nwait c 2\nwait b 9\nwait c 9\nwait a 1";
+    run(&mut world, script);
+    // So c is due 1.3, and has 2; b is due 5.3, and has no task that is old.
+    world.node("c").mean_hold = Duration::from_micros(1_200);
+    world.report("c");
+    run(&mut world, "expect a=6 b=2 c=2 held=10 free=0\npass 150ms");
+    serve(&mut world, &["b", "a"]);
+    run(&mut world, "pass 40ms");
+    serve(&mut world, &["b", "a"]);
+    assert_eq!(recalled(&world), 0, "c lags by 190 ms");
+    run(&mut world, "pass 20ms");
+    serve(&mut world, &["b", "a"]);
     assert_eq!(recalled(&world), 1, "{}", world.show());
 }
 
