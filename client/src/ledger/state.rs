@@ -243,6 +243,7 @@ impl<T, W> State<T, W> {
     pub fn take_token(&mut self, now: Time, effects: &mut Effects<T, W>) -> bool {
         let takes = self.free > 0 && !self.is_past_deadline(now);
         if takes {
+            self.tally.passes(now);
             self.free -= 1;
             self.count_claimed();
         }
@@ -335,6 +336,7 @@ impl<T, W> State<T, W> {
         now: Time,
         effects: &mut Effects<T, W>,
     ) {
+        self.tally.passes(now);
         if let Some(held) = held {
             self.tally.returned(held);
         }

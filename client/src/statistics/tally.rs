@@ -4,12 +4,26 @@
 use std::time::Duration;
 
 use super::Statistics;
+use crate::clock::Time;
+
+/// So many holds count in their mean: enough that shares of a few tokens do not
+/// tremble with it.
+const HOLDS: u32 = 32;
+
+/// Holds that are older than this hardly count, however few there were since, as
+/// long as there were so many.
+const HOLDS_OF: Duration = Duration::from_secs(2);
+const FEWEST_HOLDS: u32 = 4;
+
+/// So many connects count in their mean.
+const CONNECTS: u32 = 8;
 
 /// The counters, as the ledger keeps them under its lock.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     mean_hold: Mean,
     mean_connect: Mean,
+    pace: Pace,
     pub(crate) create_timeouts: u64,
     pub(crate) opens: u64,
     pub(crate) open_failures: u64,
@@ -20,13 +34,18 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Something comes or goes at `now`: between these times holds end.
+    pub(crate) fn passes(&mut self, now: Time) {
+        self.pace.passes(now);
+    }
+
     pub(crate) fn returned(&mut self, held: Duration) {
-        self.mean_hold.add(held);
+        self.mean_hold.add(held, self.pace.memory());
     }
 
     pub(crate) fn opened(&mut self, took: Duration) {
         self.opens += 1;
-        self.mean_connect.add(took);
+        self.mean_connect.add(took, CONNECTS);
     }
 
     pub(crate) fn mean_hold(&self) -> Duration {
@@ -54,27 +73,53 @@ impl Tally {
     }
 }
 
-/// An exponentially weighted mean: each value moves it by an eighth of the
-/// difference, so about the last sixteen count.
+/// An exponentially weighted mean: each value moves it by a part of the difference.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
-    nanoseconds: Option<u64>,
+    nanoseconds: u64,
+    /// How many values there were, up to the memory of the last one.
+    values: u32,
 }
 
 impl Mean {
-    const WEIGHT: u64 = 8;
-
-    fn add(&mut self, value: Duration) {
+    /// About the last `memory` values count; the first ones all alike.
+    fn add(&mut self, value: Duration, memory: u32) {
         let value = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds = Some(match self.nanoseconds {
-            None => value,
-            Some(mean) if value >= mean => mean + (value - mean) / Self::WEIGHT,
-            Some(mean) => mean - (mean - value) / Self::WEIGHT,
-        });
+        self.values = (self.values + 1).min(memory);
+        let part = u64::from(self.values);
+        if value >= self.nanoseconds {
+            self.nanoseconds += (value - self.nanoseconds) / part;
+        } else {
+            self.nanoseconds -= (self.nanoseconds - value) / part;
+        }
     }
 
     fn value(self) -> Duration {
-        Duration::from_nanos(self.nanoseconds.unwrap_or(0))
+        Duration::from_nanos(self.nanoseconds)
+    }
+}
+
+/// How fast holds come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    last: Time,
+    /// Between the last two.
+    between: Duration,
+}
+
+impl Pace {
+    fn passes(&mut self, now: Time) {
+        self.between = now.since(self.last);
+        self.last = now;
+    }
+
+    /// How many holds are to count.
+    fn memory(self) -> u32 {
+        let between = self.between.as_nanos() as u64;
+        match (HOLDS_OF.as_nanos() as u64).checked_div(between) {
+            Some(holds) => holds.clamp(u64::from(FEWEST_HOLDS), u64::from(HOLDS)) as u32,
+            None => HOLDS,
+        }
     }
 }
 
@@ -82,15 +127,48 @@ impl Mean {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_mean_follows_the_last_values() {
-        let mut mean = Mean::default();
-        assert_eq!(mean.value(), Duration::ZERO);
-        mean.add(Duration::from_millis(8));
-        assert_eq!(mean.value(), Duration::from_millis(8));
-        for _ in 0..100 {
-            mean.add(Duration::from_millis(80));
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// So many returns at one pace.
+    fn returns(tally: &mut Tally, now: &mut Time, times: u32, between: Duration, held: Duration) {
+        for _ in 0..times {
+            *now = *now + between;
+            tally.passes(*now);
+            tally.returned(held);
         }
-        assert!(mean.value() > Duration::from_millis(79) && mean.value() <= Duration::from_millis(80));
+    }
+
+    #[test]
+    fn the_first_values_count_alike() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.mean_hold(), Duration::ZERO);
+        for held in [8, 80, 32] {
+            tally.returned(ms(held));
+        }
+        assert_eq!(tally.mean_hold(), ms(40));
+    }
+
+    #[test]
+    fn one_long_hold_among_many_moves_little() {
+        let (mut tally, mut now) = (Tally::default(), Time::START);
+        returns(&mut tally, &mut now, 100, ms(1), ms(5));
+        returns(&mut tally, &mut now, 1, ms(1), ms(69));
+        assert_eq!(tally.mean_hold(), ms(7));
+    }
+
+    /// Within about two seconds at a few returns a second, and by as many returns as
+    /// the memory has where they come faster.
+    #[test]
+    fn the_mean_follows_a_change() {
+        for (between, seconds) in [(ms(300), 4), (ms(100), 6), (ms(20), 3), (ms(1), 1)] {
+            let (mut tally, mut now) = (Tally::default(), Time::START);
+            returns(&mut tally, &mut now, 200, between, ms(10));
+            let returned = (Duration::from_secs(seconds).as_millis() / between.as_millis()) as u32;
+            returns(&mut tally, &mut now, returned.min(100), between, ms(110));
+            let mean = tally.mean_hold();
+            assert!(mean > ms(90) && mean <= ms(110), "{mean:?}, a return every {between:?}");
+        }
     }
 }
