@@ -21,7 +21,10 @@ fn hold(part: &[Bound]) {
         failed.extend(passed.map(|passed| format!("{passed}: {}", Line(&bound.cell, &figures))));
     }
     let failed = failed.join("\n");
-    assert!(failed.is_empty(), "{failed}\nof\n{HEAD}\nprint them all: scripts/simulate measure --quick [--seed 4]");
+    assert!(
+        failed.is_empty(),
+        "{failed}\nof\n{HEAD}\nprint them all: scripts/simulate measure --quick [--seed 4]"
+    );
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl Part<'_> {
         assert_eq!(orders.fixed, sum(|places| places.fixed), "fixed tokens");
         let mut shares = Sums::default();
         for (_, places) in places {
-            shares.add(places.weight, places.hold);
+            shares.add(places.stake, places.hold);
         }
         assert_eq!(orders.shares, shares, "sums of the shares");
         for (session, places) in places {

@@ -211,7 +211,7 @@ impl Database {
         let workload = asking.workload(self);
         let (demand, giving, share) = match asking {
             Asking::Lease(lease) => {
-                (lease.using(), lease.giving(), Some(self.shares(workload).share_thousandths(lease.weight())))
+                (lease.using(), lease.giving(), Some(self.shares(workload).share_thousandths(lease.stake())))
             }
             Asking::Call(call) => (call.tokens, 0, None),
         };

@@ -9,8 +9,12 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::time::Duration;
 
 use crate::{
-    Demand, LossPolicy, Queueing, Recall, StreamId, Time, calls::Call, durable, shadow::Shadowed,
-    shares::Weight, workload::WorkloadId,
+    Demand, LossPolicy, Queueing, Recall, StreamId, Time,
+    calls::Call,
+    durable,
+    shadow::Shadowed,
+    shares::{Stake, Weight},
+    workload::WorkloadId,
 };
 
 /// Observations of the database that end a quarantine (rule 16).
@@ -303,9 +307,12 @@ impl Lease {
         at_work.saturating_add(waiting.min(wanted.saturating_sub(at_work)))
     }
 
-    /// How much of the cap it is due, beside others.
-    pub(crate) fn weight(&self) -> Weight {
-        Weight::of(self.using(), self.hold)
+    /// How much of the cap it is due, beside others: by all its tasks, also those that
+    /// its pool has no room for.
+    pub(crate) fn stake(&self) -> Stake {
+        let Demand { in_use, opening, waiting, .. } = self.demand;
+        let tasks = in_use.saturating_add(opening).saturating_add(waiting);
+        Stake { weight: Weight::of(tasks, self.hold), most: self.using() }
     }
 
     /// How long it holds a connection as it measured it; zero if it did not.

@@ -11,7 +11,7 @@ use crate::{
     lease::{Lease, Standing},
     queue::{Part, Queue, Turn},
     ranked::{Best, Ranked},
-    shares::{Sums, Supply, Weight},
+    shares::{Stake, Sums, Supply, Weight},
 };
 
 /// The orders.
@@ -86,7 +86,7 @@ pub(crate) struct Places {
     pub(crate) spare: Option<Spare>,
     pub(crate) cool: bool,
     pub(crate) unobserved: bool,
-    pub(crate) weight: Weight,
+    pub(crate) stake: Stake,
     /// As the session measured it; zero if it did not.
     pub(crate) hold: Duration,
     pub(crate) missing: u32,
@@ -100,19 +100,19 @@ impl Places {
             let unobserved = lease.is_unobserved();
             return Places { fixed: lease.held(), unobserved, ..Places::default() };
         }
-        let (need, weight) = (lease.need(), lease.weight());
+        let (need, stake) = (lease.need(), lease.stake());
         let since = lease.oldest_since.unwrap_or(NOBODY);
         let missing = need.saturating_sub(lease.promised);
         let turn = Turn { since, tokens: lease.tokens, session };
         let part = Part::of(lease.granting().saturating_add(lease.promised), lease.demand.waiting);
         Places {
             queue: (need > 0).then_some((part, turn)),
-            receiver: (missing > 0).then(|| ((since, session), lack(lease, weight))),
+            receiver: (missing > 0).then(|| ((since, session), lack(lease, stake.weight))),
             donor: donor_of(session, lease),
             spare: spare_of(lease),
             cool: lease.warm() > 0,
             unobserved: false,
-            weight,
+            stake,
             hold: lease.measured_hold(),
             missing,
             coming: if lease.recall == Recall::Idle { lease.giving() } else { 0 },
@@ -149,7 +149,7 @@ pub(crate) fn donor_of(session: SessionId, lease: &Lease) -> Option<(Youngest, P
     }
     let left = lease.demand.holding.saturating_sub(pending);
     let since = lease.oldest_since.unwrap_or(NOBODY);
-    let plenty = Plenty { supply: Supply::new(left.saturating_sub(1), lease.weight()), left };
+    let plenty = Plenty { supply: Supply::new(left.saturating_sub(1), lease.stake().weight), left };
     Some(((Reverse(since), Reverse(left), session), plenty))
 }
 
@@ -201,8 +201,10 @@ impl Orders {
     }
 
     fn add_up(&mut self, before: &Places, after: &Places) {
-        self.shares.subtract(before.weight, before.hold);
-        self.shares.add(after.weight, after.hold);
+        if (before.stake, before.hold) != (after.stake, after.hold) {
+            self.shares.subtract(before.stake, before.hold);
+            self.shares.add(after.stake, after.hold);
+        }
         let swap = |sum: &mut u64, before: u32, after: u32| {
             *sum = *sum + u64::from(after) - u64::from(before);
         };

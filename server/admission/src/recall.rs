@@ -1,7 +1,7 @@
 //! Tokens that are asked back for those who wait: unused ones first, then busy
 //! ones. Rules 3 to 7 of `docs/admission.md`; between workloads, `between.rs`.
 
-use core::{cmp::Reverse, time::Duration};
+use core::{cell::LazyCell, cmp::Reverse, time::Duration};
 
 use crate::{
     Recall, SessionId, Time,
@@ -168,27 +168,21 @@ impl Database {
     pub(crate) fn next_move_within(&self, now: Time) -> Option<NextMove> {
         let quantum = self.quantum()?;
         let missing = self.workloads.iter().filter(|workload| workload.missing > 0);
-        let moves = missing.flat_map(|workload| {
-            WITHIN.into_iter().filter_map(move |rule| {
-                let next = self.pair(workload, rule)?;
-                needed_lag(rule, quantum).is_none_or(|needed| lag(&next, now) > needed).then_some(next)
-            })
-        });
+        let moves = missing.filter_map(|workload| self.next_move_of(workload, quantum, now));
         moves.min_by_key(|next| next.receiver)
     }
 
-    /// The first receiver and the first donor of a workload by a rule, however
-    /// little the one lags behind the other: no other two lag more. They are never
-    /// the same: nobody has half a token less than its share and half a token more,
-    /// nobody lags behind itself, and who has nothing gives nothing.
-    fn pair(&self, workload: &Workload, rule: Rule) -> Option<NextMove> {
-        let shares = self.shares(workload);
-        let receiver = match workload.kept_call() {
-            Some(call) => as_receiver(call).filter(|(_, lack)| may_receive(rule, &shares, lack))?.0,
-            None => workload.orders.receivers.first(|lack| may_receive(rule, &shares, lack))?,
-        };
-        let donor = workload.orders.donors.first(|plenty| may_give(rule, &shares, plenty))?;
-        Some(NextMove { receiver, donor, rule, workload: workload.id })
+    fn next_move_of(&self, workload: &Workload, quantum: Duration, now: Time) -> Option<NextMove> {
+        let enough = |rule, lag: Duration| needed_lag(rule, quantum).is_none_or(|needed| lag > needed);
+        // Nobody lags more than these two, which are soon found: most rules need no search.
+        let longest = lag(Self::first_receiver(workload)?, workload.orders.donors.first(|_| true)?, now);
+        let shares = LazyCell::new(|| self.shares(workload));
+        let rules = WITHIN.into_iter().filter(|rule| enough(*rule, longest));
+        let moves = rules.filter_map(|rule| {
+            let next = pair(workload, &shares, rule)?;
+            enough(rule, lag(next.receiver, next.donor, now)).then_some(next)
+        });
+        moves.min_by_key(|next| next.receiver)
     }
 
     /// Whoever of a workload waits longest and lacks something.
@@ -206,16 +200,25 @@ impl Database {
         let mut due = None;
         for workload in self.workloads.iter().filter(|workload| workload.missing > 0) {
             let starves = self.starves_at(workload).filter(|_| self.workloads.len() > 1);
-            let lags = WITHIN.into_iter().filter_map(|rule| {
-                let NextMove { receiver, donor, .. } = self.pair(workload, rule)?;
-                let at = receiver.0 + needed_lag(rule, quantum?)? + MOMENT;
-                (donor.0 == Reverse(NOBODY)).then_some(at)
-            });
+            let lags = quantum.into_iter().flat_map(|quantum| self.lags_at(workload, quantum));
             due = lags.chain(starves).filter(|at| *at > now).chain(due).min();
         }
         if let Some(due) = due {
             self.wake(due);
         }
+    }
+
+    /// When somebody will lag enough behind a donor without waiters, by each rule.
+    fn lags_at(&self, workload: &Workload, quantum: Duration) -> impl Iterator<Item = Time> {
+        let shares = LazyCell::new(|| self.shares(workload));
+        // Those without waiters come first among the donors.
+        let youngest = workload.orders.donors.first(|_| true);
+        let rules = youngest.filter(is_without_waiters).into_iter().flat_map(|_| WITHIN);
+        rules.filter_map(move |rule| {
+            let needed = needed_lag(rule, quantum)?;
+            let NextMove { receiver: (since, _), donor, .. } = pair(workload, &shares, rule)?;
+            is_without_waiters(&donor).then_some(since + needed + MOMENT)
+        })
     }
 
     /// The shares of a workload's sessions in everything it is to have that a
@@ -273,6 +276,19 @@ impl Database {
     }
 }
 
+/// The first receiver and the first donor of a workload by a rule, however
+/// little the one lags behind the other: no other two lag more. They are never
+/// the same: nobody has half a token less than its share and half a token more,
+/// nobody lags behind itself, and who has nothing gives nothing.
+fn pair(workload: &Workload, shares: &Shares, rule: Rule) -> Option<NextMove> {
+    let receiver = match workload.kept_call() {
+        Some(call) => as_receiver(call).filter(|(_, lack)| may_receive(rule, shares, lack))?.0,
+        None => workload.orders.receivers.first(|lack| may_receive(rule, shares, lack))?,
+    };
+    let donor = workload.orders.donors.first(|plenty| may_give(rule, shares, plenty))?;
+    Some(NextMove { receiver, donor, rule, workload: workload.id })
+}
+
 fn missing(workload: &Workload, free: u64) -> u64 {
     match workload.kept_call() {
         Some((_, call)) => {
@@ -319,7 +335,10 @@ pub(crate) fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
 }
 
 /// By how much the receiver's oldest task is older than the donor's.
-fn lag(next: &NextMove, now: Time) -> Duration {
-    let age = |since: Time| now.since(since);
-    age(next.receiver.0).saturating_sub(age(next.donor.0.0))
+fn lag((receiver, _): Oldest, (Reverse(donor), _, _): Youngest, now: Time) -> Duration {
+    now.since(receiver).saturating_sub(now.since(donor))
+}
+
+fn is_without_waiters((Reverse(since), _, _): &Youngest) -> bool {
+    *since == NOBODY
 }

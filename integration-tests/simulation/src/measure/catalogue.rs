@@ -54,6 +54,15 @@ pub const USUAL: Cell = Cell {
     lasts: LASTS,
 };
 
+/// Demand that differs between nodes, with waits that are about a quantum: 160 tasks,
+/// 26, 10 and 4.
+pub const SHORT_WAITS: Cell = Cell {
+    cap: 40,
+    hold: Hold::of(Duration::from_millis(20)),
+    demand: Demand { source: Source::Closed(5.0), weights: Weights::Steep, change: Change::Steady },
+    ..USUAL
+};
+
 fn each<T: Copy>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, T)) -> Vec<Cell> {
     let with = |cell: &Cell, value: &T| {
         let mut cell = *cell;
@@ -106,7 +115,9 @@ fn holds() -> Vec<Cell> {
 fn skews() -> Vec<Cell> {
     let cells = each(&usual("skew"), &[4, 50], |cell, nodes| cell.nodes = nodes);
     let weights = [Weights::Zipf, Weights::Steep];
-    in_all_modes(&each(&cells, &weights, |cell, weights| cell.demand.weights = weights))
+    let mut cells = each(&cells, &weights, |cell, weights| cell.demand.weights = weights);
+    cells.push(Cell { scenario: "skew", ..SHORT_WAITS });
+    in_all_modes(&cells)
 }
 
 fn movings() -> Vec<Cell> {

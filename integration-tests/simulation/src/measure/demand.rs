@@ -58,6 +58,14 @@ impl Parts {
         }
     }
 
+    /// Those of all nodes, if they stay.
+    pub(super) fn steady(&self) -> Option<&[f64]> {
+        match self.change {
+            Change::Steady => Some(&self.weights),
+            Change::Moving | Change::Bursty => None,
+        }
+    }
+
     /// They move on.
     pub(super) fn shift(&mut self) {
         self.moved += 1;

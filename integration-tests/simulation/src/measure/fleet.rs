@@ -78,7 +78,9 @@ pub fn measure(cell: &Cell, seed: u64) -> Figures {
         fleet.happen(event);
     }
     fleet.server.check();
-    fleet.meter.figures(end)
+    // Where some hold for longer than others, a part of the tasks is no part of the work.
+    let due = fleet.parts.steady().filter(|_| cell.hold.long.is_none());
+    fleet.meter.figures(end, due)
 }
 
 impl Fleet {

@@ -30,6 +30,9 @@ pub struct Figures {
     pub oscillation: f64,
     /// Nodes that were served nothing although their tasks waited.
     pub starved: usize,
+    /// The part of all work that would have to be done at other nodes for each to have
+    /// its part of the demand. None where that is not the same all the time.
+    pub misplaced: Option<f64>,
 }
 
 /// Sorted times in microseconds.
@@ -81,6 +84,7 @@ pub(super) struct Meter {
     messages: u64,
     looks: u32,
     held: Vec<Held>,
+    worked_at: Vec<f64>,
     served: Vec<bool>,
     waited: Vec<bool>,
 }
@@ -103,6 +107,7 @@ impl Meter {
             messages: 0,
             looks: 0,
             held: vec![Held::default(); nodes],
+            worked_at: vec![0.0; nodes],
             served: vec![false; nodes],
             waited: vec![false; nodes],
         }
@@ -134,10 +139,13 @@ impl Meter {
         }
     }
 
-    /// A task gives it back.
-    pub(super) fn returns(&mut self, now: Moment) {
+    /// A task gives back what it has held for so long.
+    pub(super) fn returns(&mut self, now: Moment, node: usize, held: Duration) {
         self.pass(now);
         self.in_use -= 1;
+        if now >= self.from {
+            self.worked_at[node] += held.as_secs_f64();
+        }
     }
 
     /// A node connects.
@@ -163,8 +171,8 @@ impl Meter {
         }
     }
 
-    /// The end.
-    pub(super) fn figures(mut self, now: Moment) -> Figures {
+    /// The end. `due` are the parts of the work that nodes were due, if they have any.
+    pub(super) fn figures(mut self, now: Moment, due: Option<&[f64]>) -> Figures {
         self.pass(now);
         let checkouts = self.waits.len();
         let could = self.offered.unwrap_or(self.could);
@@ -177,6 +185,7 @@ impl Meter {
             messages: self.messages as f64 * 1e3 / checkouts.max(1) as f64,
             oscillation: oscillation(&self.held, self.looks),
             starved: starved.count(),
+            misplaced: due.map(|due| misplaced(&self.worked_at, due)),
             overtaking: Times::of(self.overtaking),
             waits: Times::of(self.waits),
         }
@@ -191,6 +200,11 @@ impl Meter {
             self.last = now;
         }
     }
+}
+
+fn misplaced(worked_at: &[f64], due: &[f64]) -> f64 {
+    let all: f64 = worked_at.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    worked_at.iter().zip(due).map(|(worked, due)| (worked / all - due).max(0.0)).sum()
 }
 
 fn oscillation(held: &[Held], looks: u32) -> f64 {
@@ -218,11 +232,17 @@ mod tests {
         meter.asks(at(0), 0, 0);
         meter.gets(at(150), at(0), 0, 0);
         meter.asks(at(160), 1, 0);
-        meter.returns(at(200));
-        let figures = meter.figures(at(200));
+        meter.returns(at(200), 0, Duration::from_millis(50));
+        let figures = meter.figures(at(200), None);
         assert!((figures.throughput - 0.5).abs() < 1e-9, "{figures:?}");
         assert_eq!(figures.waits.0, [40_000, 150_000]);
         assert!((figures.waits.quantile(0.5) - 40.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn work_at_one_node_that_another_one_is_due_is_misplaced() {
+        assert!(misplaced(&[6.0, 2.0], &[0.75, 0.25]).abs() < 1e-9);
+        assert!((misplaced(&[4.0, 4.0], &[0.75, 0.25]) - 0.25).abs() < 1e-9);
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl Fleet {
     pub(super) fn returns(&mut self, node: usize, task: TaskId) {
         let State::Using(since) = self.nodes[node].tasks[task].state else { return };
         let held = self.now - since;
-        self.meter.returns(self.now);
+        self.meter.returns(self.now, node, held);
         self.change(node, |ledger, now, effects| ledger.give_back(CONNECTION, Some(held), now, effects));
         self.nodes[node].tasks[task].state = State::Resting;
         if self.busy(node) <= self.nodes[node].lasting {

@@ -11,8 +11,8 @@ use super::{
 /// The head of the table.
 pub const HEAD: &str = "\
 | nodes | cap | delay | hold | connect | demand | mode | throughput | overtaking p99 | max \
-| wait p50 | p99 | max | connects | messages | oscillation | starved |
-|--:|--:|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+| wait p50 | p99 | max | connects | messages | misplaced | oscillation | starved |
+|--:|--:|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
 
 /// One line of it. Times are in milliseconds.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl fmt::Display for Line<'_> {
         let (overtaking, waits) = (&figures.overtaking, &figures.waits);
         write!(
             f,
-            "| {nodes} | {cap} | {} | {} | {} | {} | {mode} | {:.3} | {} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
+            "| {nodes} | {cap} | {} | {} | {} | {} | {mode} | {:.3} | {} | {} | {} | {} | {} | {:.1} | {} | {} | {} | {} |",
             millis(*delay),
             hold(cell),
             millis(*connect),
@@ -38,6 +38,7 @@ impl fmt::Display for Line<'_> {
             short(waits.max()),
             figures.connects,
             short(figures.messages),
+            figures.misplaced.map_or_else(String::new, |part| format!("{:.1} %", part * 100.0)),
             oscillation(cell, figures),
             figures.starved,
         )

@@ -176,6 +176,19 @@ fn who_has_more_than_its_share_gives_for_a_lag_of_two_quanta() {
     assert_eq!(recalled(&world), 1, "{}", world.show());
 }
 
+/// Rule 5. Shares are parts of all tasks, also of those that could not all have a token
+/// at once: of 40 tokens, 186 tasks, b is due 5.6 and not 16.
+#[test]
+fn shares_are_by_all_tasks_and_not_by_what_a_pool_has_room_for() {
+    let mut world = World::new(settings(40));
+    run(&mut world, "hello a\nhello b\nwait b 13");
+    (world.node("a").maximum, world.node("b").maximum) = (Some(40), Some(40));
+    run(&mut world, "wait a 160\nwait b 13\nexpect a=27 b=13 held=40 free=0\npass 110ms");
+    serve(&mut world, &["b"]);
+    assert_eq!(recalled(&world), 3, "as the motion budget allows: {}", world.show());
+    assert!(world.nodes["b"].target < 13, "b gives");
+}
+
 fn recalled(world: &World) -> u32 {
     let sessions = world.core.sessions(world.now);
     sessions

@@ -22,6 +22,8 @@ pub struct Node {
     /// When each task began to wait, where that is followed.
     pub queue: VecDeque<Time>,
     pub warm: u32,
+    /// Of its pool, if that is bounded.
+    pub maximum: Option<u32>,
     pub mean_hold: Duration,
     pub acknowledged: u64,
     pub target: u32,
@@ -66,7 +68,7 @@ impl Node {
             in_use: self.in_use,
             idle: self.idle,
             waiting,
-            wanted: (self.in_use + waiting).max(warm),
+            wanted: (self.in_use + waiting).max(warm).min(self.maximum.unwrap_or(u32::MAX)),
             oldest_wait: waiting_for,
             mean_hold: self.mean_hold,
             ..Demand::default()
