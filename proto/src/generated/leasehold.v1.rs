@@ -1361,8 +1361,8 @@ pub struct Promise {
     /// Number of the rule of admission.
     #[prost(uint32, tag = "2")]
     pub rule: u32,
-    /// The same in a word: "target", "starving", "share", "escape", "rescue" or
-    /// "poverty".
+    /// The same in a word: "target", "starving", "share", "balance", "escape",
+    /// "rescue" or "poverty".
     #[prost(string, tag = "3")]
     pub rule_name: ::prost::alloc::string::String,
     /// Time since it was asked for, in milliseconds.

@@ -134,7 +134,7 @@ pub(crate) fn may_give_to_others(workload: &Workload, rule: Rule) -> bool {
     match rule {
         Rule::Starving => workload.settled() * TOKEN > workload.target,
         Rule::Target => workload.is_over_target(),
-        Rule::Share | Rule::Escape | Rule::Rescue | Rule::Poverty => false,
+        Rule::Share | Rule::Balance | Rule::Escape | Rule::Rescue | Rule::Poverty => false,
     }
 }
 

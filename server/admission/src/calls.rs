@@ -199,6 +199,6 @@ impl Database {
 /// A call has no share: a token moves to it only if it is left far behind, or
 /// has nothing.
 pub(crate) fn as_receiver((request, call): (SessionId, &Call)) -> Option<(Oldest, Lack)> {
-    let lack = Lack { supply: None, promised: call.promised, tokens: call.promised };
+    let lack = Lack { supply: None, supply_after: None, promised: call.promised, tokens: call.promised };
     (missing(call) > 0).then_some(((call.since, request), lack))
 }

@@ -126,6 +126,8 @@ impl Database {
     fn promises_are_kept_count_of(&self) {
         let mut asked: BTreeMap<SessionId, u32> = BTreeMap::new();
         let mut promised: BTreeMap<SessionId, u32> = BTreeMap::new();
+        let balances = self.moves.iter().any(|step| step.rule == Rule::Balance);
+        assert_eq!(self.moves.balances(), balances, "a move that balances shares");
         for step in self.moves.iter() {
             *asked.entry(step.donor).or_default() += 1;
             *promised.entry(step.receiver).or_default() += 1;
@@ -193,11 +195,12 @@ impl Database {
         let may = |receiver| kept_for.is_none_or(|call| call == receiver);
         for ((since, receiver), lack) in part.receivers().into_iter().filter(|((_, id), _)| may(*id)) {
             let others = || donors.iter().filter(|((_, _, donor), _)| *donor != receiver);
-            for rule in WITHIN {
+            for rule in WITHIN.into_iter().filter(|rule| self.is_open(*rule)) {
                 let lags = |(Reverse(donor), _, _): &Youngest| {
                     let lag = now.since(since).saturating_sub(now.since(*donor));
                     match rule {
                         Rule::Share => lag > quantum,
+                        Rule::Balance => lag > quantum / 2,
                         Rule::Escape => lag > quantum * 2,
                         Rule::Rescue => lag > quantum * 3,
                         Rule::Poverty | Rule::Target | Rule::Starving => true,

@@ -27,6 +27,8 @@ pub(crate) struct Moves {
     all: BTreeMap<u64, Move>,
     of_donors: BTreeSet<(SessionId, u64)>,
     of_receivers: BTreeSet<(SessionId, u64)>,
+    /// How many balance shares.
+    balancing: usize,
     next: u64,
 }
 
@@ -35,7 +37,13 @@ impl Moves {
         self.all.len()
     }
 
+    /// Whether one that balances shares is on its way.
+    pub(crate) fn balances(&self) -> bool {
+        self.balancing > 0
+    }
+
     pub(crate) fn add(&mut self, step: Move) {
+        self.balancing += usize::from(step.rule == Rule::Balance);
         self.all.insert(self.next, step);
         self.of_donors.insert((step.donor, self.next));
         self.of_receivers.insert((step.receiver, self.next));
@@ -75,6 +83,7 @@ impl Moves {
 
     fn take(&mut self, number: u64) -> Option<Move> {
         let step = self.all.remove(&number)?;
+        self.balancing -= usize::from(step.rule == Rule::Balance);
         self.of_donors.remove(&(step.donor, number));
         self.of_receivers.remove(&(step.receiver, number));
         Some(step)

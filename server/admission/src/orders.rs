@@ -42,6 +42,8 @@ pub(crate) type Oldest = (Time, SessionId);
 pub(crate) struct Lack {
     /// Tokens held and promised, beside its share; none for a call.
     pub(crate) supply: Option<Supply>,
+    /// The same with one token more.
+    pub(crate) supply_after: Option<Supply>,
     /// Tokens promised.
     pub(crate) promised: u32,
     /// Tokens held and promised.
@@ -50,11 +52,18 @@ pub(crate) struct Lack {
 
 impl Best for Lack {
     fn best(self, other: Lack) -> Lack {
-        let supply = match (self.supply, other.supply) {
+        let fewer = |one: Option<Supply>, other: Option<Supply>| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        Lack { supply, promised: self.promised.min(other.promised), tokens: self.tokens.min(other.tokens) }
+        let supply = fewer(self.supply, other.supply);
+        let supply_after = fewer(self.supply_after, other.supply_after);
+        Lack {
+            supply,
+            supply_after,
+            promised: self.promised.min(other.promised),
+            tokens: self.tokens.min(other.tokens),
+        }
     }
 }
 
@@ -67,13 +76,19 @@ pub(crate) type Youngest = (Reverse<Time>, Reverse<u32>, SessionId);
 pub(crate) struct Plenty {
     /// Tokens but one, the one to be given, beside its share.
     pub(crate) supply: Supply,
+    /// The same with one token less.
+    pub(crate) supply_after: Supply,
     /// Tokens, at least one.
     pub(crate) left: u32,
 }
 
 impl Best for Plenty {
     fn best(self, other: Plenty) -> Plenty {
-        Plenty { supply: self.supply.max(other.supply), left: self.left.max(other.left) }
+        Plenty {
+            supply: self.supply.max(other.supply),
+            supply_after: self.supply_after.max(other.supply_after),
+            left: self.left.max(other.left),
+        }
     }
 }
 
@@ -126,7 +141,8 @@ pub(crate) const NOBODY: Time = Time::MAX;
 
 fn lack(lease: &Lease, weight: Weight) -> Lack {
     let tokens = lease.held().saturating_add(lease.promised);
-    Lack { supply: Some(Supply::new(tokens, weight)), promised: lease.promised, tokens }
+    let supply = Supply::new(tokens, weight);
+    Lack { supply: Some(supply), supply_after: Some(supply.with(1)), promised: lease.promised, tokens }
 }
 
 /// The unused tokens of a lease, if they may be asked for.
@@ -149,7 +165,8 @@ pub(crate) fn donor_of(session: SessionId, lease: &Lease) -> Option<(Youngest, P
     }
     let left = lease.demand.holding.saturating_sub(pending);
     let since = lease.oldest_since.unwrap_or(NOBODY);
-    let plenty = Plenty { supply: Supply::new(left.saturating_sub(1), lease.stake().weight), left };
+    let supply = Supply::new(left, lease.stake().weight);
+    let plenty = Plenty { supply: supply.without(1), supply_after: supply.without(2), left };
     Some(((Reverse(since), Reverse(left), session), plenty))
 }
 

@@ -12,6 +12,8 @@ pub enum Rule {
     /// The receiver is below its share, the donor above it, and the lag is more
     /// than a quantum (rule 5).
     Share,
+    /// Both are far from their shares, and the lag is more than half a quantum (rule 5).
+    Balance,
     /// The donor is above its share, and the lag is more than two quanta (rule 6).
     Escape,
     /// The lag is more than three quanta (rule 6).
@@ -24,7 +26,7 @@ impl Rule {
     /// Its number in `docs/admission.md`.
     pub fn number(self) -> u32 {
         match self {
-            Rule::Share => 5,
+            Rule::Share | Rule::Balance => 5,
             Rule::Escape | Rule::Rescue | Rule::Poverty => 6,
             Rule::Target | Rule::Starving => 9,
         }
@@ -36,6 +38,7 @@ impl Rule {
             Rule::Target => "target",
             Rule::Starving => "starving",
             Rule::Share => "share",
+            Rule::Balance => "balance",
             Rule::Escape => "escape",
             Rule::Rescue => "rescue",
             Rule::Poverty => "poverty",

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const UNFAIR_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The rules by which busy tokens move within a workload.
-pub(crate) const WITHIN: [Rule; 4] = [Rule::Share, Rule::Escape, Rule::Rescue, Rule::Poverty];
+pub(crate) const WITHIN: [Rule; 5] = [Rule::Share, Rule::Balance, Rule::Escape, Rule::Rescue, Rule::Poverty];
 
 /// A moment, the shortest there is.
 const MOMENT: Duration = Duration::from_nanos(1);
@@ -172,12 +172,17 @@ impl Database {
         moves.min_by_key(|next| next.receiver)
     }
 
+    /// Shares are balanced one token at a time: nobody is in need of that.
+    pub(crate) fn is_open(&self, rule: Rule) -> bool {
+        rule != Rule::Balance || !self.moves.balances()
+    }
+
     fn next_move_of(&self, workload: &Workload, quantum: Duration, now: Time) -> Option<NextMove> {
         let enough = |rule, lag: Duration| needed_lag(rule, quantum).is_none_or(|needed| lag > needed);
         // Nobody lags more than these two, which are soon found: most rules need no search.
         let longest = lag(Self::first_receiver(workload)?, workload.orders.donors.first(|_| true)?, now);
         let shares = LazyCell::new(|| self.shares(workload));
-        let rules = WITHIN.into_iter().filter(|rule| enough(*rule, longest));
+        let rules = WITHIN.into_iter().filter(|rule| self.is_open(*rule) && enough(*rule, longest));
         let moves = rules.filter_map(|rule| {
             let next = pair(workload, &shares, rule)?;
             enough(rule, lag(next.receiver, next.donor, now)).then_some(next)
@@ -214,6 +219,7 @@ impl Database {
         // Those without waiters come first among the donors.
         let youngest = workload.orders.donors.first(|_| true);
         let rules = youngest.filter(is_without_waiters).into_iter().flat_map(|_| WITHIN);
+        let rules = rules.filter(|rule| self.is_open(*rule));
         rules.filter_map(move |rule| {
             let needed = needed_lag(rule, quantum)?;
             let NextMove { receiver: (since, _), donor, .. } = pair(workload, &shares, rule)?;
@@ -309,6 +315,7 @@ fn oldest_task(workload: &Workload) -> Option<Time> {
 pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
     match rule {
         Rule::Share => lack.supply.is_some_and(|supply| shares.half_below(&supply)),
+        Rule::Balance => lack.supply_after.is_some_and(|supply| shares.half_below(&supply)),
         Rule::Escape | Rule::Rescue => lack.promised == 0,
         Rule::Poverty => lack.tokens == 0,
         Rule::Target | Rule::Starving => true,
@@ -319,6 +326,7 @@ pub(crate) fn may_receive(rule: Rule, shares: &Shares, lack: &Lack) -> bool {
 pub(crate) fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
     match rule {
         Rule::Share | Rule::Escape => shares.not_half_below(&plenty.supply),
+        Rule::Balance => shares.not_half_below(&plenty.supply_after),
         Rule::Poverty => plenty.left > 1,
         Rule::Rescue | Rule::Target | Rule::Starving => true,
     }
@@ -328,6 +336,7 @@ pub(crate) fn may_give(rule: Rule, shares: &Shares, plenty: &Plenty) -> bool {
 pub(crate) fn needed_lag(rule: Rule, quantum: Duration) -> Option<Duration> {
     match rule {
         Rule::Share => Some(quantum),
+        Rule::Balance => Some(quantum / 2),
         Rule::Escape => Some(quantum * 2),
         Rule::Rescue => Some(quantum * 3),
         Rule::Poverty | Rule::Target | Rule::Starving => None,

@@ -120,12 +120,12 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// `tokens < share − 0.5`
+    /// `tokens < share − 0.5`, of the tokens in the supply.
     pub(crate) fn half_below(&self, supply: &Supply) -> bool {
         self.compare(supply) == Ordering::Less
     }
 
-    /// `tokens > share − 0.5`
+    /// `tokens > share − 0.5`, of the tokens in the supply.
     pub(crate) fn not_half_below(&self, supply: &Supply) -> bool {
         self.compare(supply) == Ordering::Greater
     }
@@ -155,6 +155,16 @@ pub(crate) struct Supply {
 impl Supply {
     pub(crate) fn new(tokens: u32, weight: Weight) -> Supply {
         Supply { doubled: 2 * u64::from(tokens) + 1, weight }
+    }
+
+    /// With so many tokens more.
+    pub(crate) fn with(self, tokens: u64) -> Supply {
+        Supply { doubled: self.doubled + 2 * tokens, ..self }
+    }
+
+    /// With so many tokens less; below none, it is never above a share.
+    pub(crate) fn without(self, tokens: u64) -> Supply {
+        Supply { doubled: self.doubled.saturating_sub(2 * tokens), ..self }
     }
 }
 

@@ -73,7 +73,7 @@ pub const BOUNDS: [Bound; 16] = [
     Bound {
         cell: Cell { delay: Duration::from_millis(10), ..BRIEF },
         throughput: 0.99,
-        overtaking: 100.0,
+        overtaking: 45.0,
         wait: 230.0,
         messages: 13.0,
         misplaced: 0.06,
@@ -107,15 +107,15 @@ pub const BOUNDS: [Bound; 16] = [
     Bound {
         cell: Cell { delay: Duration::from_micros(100), ..MANY },
         throughput: 0.99,
-        overtaking: 140.0,
+        overtaking: 110.0,
         wait: 250.0,
         messages: 160.0,
         misplaced: 0.03,
     },
     Bound {
         cell: Cell { delay: Duration::from_millis(50), ..MANY },
-        throughput: 0.94,
-        overtaking: 290.0,
+        throughput: 0.96,
+        overtaking: 220.0,
         wait: 300.0,
         messages: 170.0,
         misplaced: 0.05,
@@ -140,10 +140,10 @@ pub const BOUNDS: [Bound; 16] = [
     // Demand that moves, or differs.
     Bound {
         cell: Cell { demand: MOVING, ..MANY },
-        throughput: 0.94,
-        overtaking: 380.0,
+        throughput: 0.98,
+        overtaking: 330.0,
         wait: 480.0,
-        messages: 330.0,
+        messages: 210.0,
         misplaced: 1.0,
     },
     Bound {
@@ -166,10 +166,10 @@ pub const BOUNDS: [Bound; 16] = [
     Bound {
         cell: Cell { lasts: BRIEF.lasts, ..SHORT_WAITS },
         throughput: 0.99,
-        overtaking: 170.0,
+        overtaking: 140.0,
         wait: 150.0,
         messages: 250.0,
-        misplaced: 0.06,
+        misplaced: 0.04,
     },
     // Long holds beside short ones.
     Bound {
@@ -181,7 +181,7 @@ pub const BOUNDS: [Bound; 16] = [
         throughput: 0.98,
         overtaking: 340.0,
         wait: 210.0,
-        messages: 1_250.0,
+        messages: 1_600.0,
         misplaced: 1.0,
     },
     // Tokens that come to rest where nobody waits are found at once, also where nothing

@@ -144,7 +144,7 @@ fn nobody_gives_what_it_is_due_itself_for_a_lag_of_less_than_three_quanta() {
     let script = "hello a\nhello b\nhello c\nhello d\nwait d 1\nwait a 3\nwait b 3\nwait c 3\nwait d 9";
     run(&mut world, script);
     let busy = "wait a 7\nwait b 7\nwait c 7\nexpect a=3 b=3 c=3 d=1 held=10 free=0";
-    run(&mut world, &format!("pass 100ms\n{busy}\npass 80ms"));
+    run(&mut world, &format!("{busy}\npass 180ms"));
     serve(&mut world, &["a", "b", "c"]);
     assert_eq!(recalled(&world), 0, "2.5 are due to each, d lags by 180 ms");
     run(&mut world, "pass 110ms");
@@ -187,6 +187,40 @@ fn shares_are_by_all_tasks_and_not_by_what_a_pool_has_room_for() {
     serve(&mut world, &["b"]);
     assert_eq!(recalled(&world), 3, "as the motion budget allows: {}", world.show());
     assert!(world.nodes["b"].target < 13, "b gives");
+}
+
+/// Rule 5. Who is far from its share does not wait for a quantum, and gets there one
+/// token at a time.
+#[test]
+fn shares_that_are_far_off_are_balanced_slowly() {
+    let mut world = World::new(settings(64));
+    run(
+        &mut world,
+        "hello a\nhello b\nwait b 44\nwait a 20\nwait a 40\nwait b 16\nexpect a=20 b=44 held=64 free=0",
+    );
+    run(&mut world, "pass 45ms");
+    serve(&mut world, &["b"]);
+    assert_eq!(recalled(&world), 0, "a lag of 45 ms");
+    run(&mut world, "pass 10ms");
+    serve(&mut world, &["b"]);
+    assert_eq!(recalled(&world), 1, "one, though four may be in motion");
+    run(&mut world, "return b 1");
+    assert_eq!(world.show(), "a=21 b=43 held=64 free=0");
+    serve(&mut world, &["b"]);
+    assert_eq!(recalled(&world), 1, "the next one");
+}
+
+/// Rule 5. Within one and a half tokens nothing moves for less than a quantum.
+#[test]
+fn shares_that_are_nearly_right_stay_as_they_are() {
+    let mut world = World::new(settings(64));
+    run(
+        &mut world,
+        "hello a\nhello b\nwait b 33\nwait a 31\nwait a 29\nwait b 27\nexpect a=31 b=33 held=64 free=0",
+    );
+    run(&mut world, "pass 95ms");
+    serve(&mut world, &["b"]);
+    assert_eq!(recalled(&world), 0, "32 are due to each");
 }
 
 fn recalled(world: &World) -> u32 {
