@@ -3,7 +3,10 @@
 //! around an observation, compared with what was truly there. Knows nothing of
 //! what the core makes of it.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use leasehold_admission::{DatabaseView, Demand, Event as CoreEvent, Hello, Observation, SessionState, Time};
 
@@ -52,6 +55,10 @@ struct Said {
     /// The database has restarted since.
     dead: bool,
     possible: u64,
+}
+
+impl Said {
+    const NOTHING: Said = Said { established: 0, dead: false, possible: 0 };
 }
 
 /// What was there when the database counted.
@@ -205,7 +212,7 @@ impl World {
     /// A session ends: nobody counts anything of it any more, whatever the store
     /// still has.
     fn nothing_is_left(&mut self, stream: usize) {
-        self.falls_silent(stream, Some(Said { established: 0, possible: 0, dead: false }));
+        self.falls_silent(stream, Some(Said::NOTHING));
     }
 
     /// A stream speaks for nobody any more.
@@ -280,6 +287,7 @@ impl World {
         if self.sights.iter().any(due) {
             self.the_expired_say_nothing(now);
             self.sights.iter_mut().filter(|sight| due(sight)).for_each(Sight::judge);
+            self.the_given_up_have_nothing(now);
         }
     }
 
@@ -290,6 +298,26 @@ impl World {
             let attached = process_of(session.id).and_then(|process| self.processes[process].attached);
             if let Some(stream) = attached.filter(|_| session.state == SessionState::Quarantined) {
                 self.detached(stream);
+            }
+        }
+    }
+
+    /// What was judged may have ended a quarantine: of that session nothing is counted
+    /// any more, whatever the store still has.
+    fn the_given_up_have_nothing(&mut self, now: Time) {
+        let Some(driver) = &self.server.driver else { return };
+        let leases = driver.core.sessions(now).into_iter().filter_map(|session| {
+            let databases = session.leases.iter().map(|lease| lease.database.0 as usize).collect::<Vec<_>>();
+            Some((process_of(session.id)?, databases))
+        });
+        let leases: BTreeMap<usize, Vec<usize>> = leases.collect();
+        for process in
+            self.ledgers.relevant.iter().filter(|process| self.processes[**process].attached.is_none())
+        {
+            for (database, sight) in self.sights.iter_mut().enumerate() {
+                if !leases.get(process).is_some_and(|leases| leases.contains(&database)) {
+                    sight.said[*process] = Some(Said::NOTHING);
+                }
             }
         }
     }
