@@ -120,9 +120,10 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         let ledger = &self.shared.ledger;
-        let held = ledger.now().since(self.held.since);
+        let now = ledger.now();
+        let held = now.since(self.held.since);
         self.shared.sites.returned(self.held.site, held);
-        ledger.step(|state, effects| state.give_back_token(held, effects));
+        ledger.step(|state, effects| state.give_back_token(held, now, effects));
     }
 }
 
@@ -217,7 +218,7 @@ impl Shared {
 
     fn token(self: &Arc<Self>, site: Site, since: Time) -> Token {
         self.sites.checked_out(site);
-        Token { shared: Arc::clone(self), held: Held { site, since } }
+        Token { shared: Arc::clone(self), held: Held::at_once(site, since) }
     }
 }
 

@@ -243,7 +243,6 @@ impl<T, W> State<T, W> {
     pub fn take_token(&mut self, now: Time, effects: &mut Effects<T, W>) -> bool {
         let takes = self.free > 0 && !self.is_past_deadline(now);
         if takes {
-            self.tally.passes(now);
             self.free -= 1;
             self.count_claimed();
         }
@@ -323,8 +322,8 @@ impl<T, W> State<T, W> {
     }
 
     /// The checkout is over, the connection not yet back: it is being reset.
-    pub fn checked_in(&mut self, held: Duration) {
-        self.tally.returned(held);
+    pub fn checked_in(&mut self, held: Duration, now: Time) {
+        self.tally.returned(held, now);
     }
 
     /// A connection comes back that was `held` for so long; None when that was
@@ -336,9 +335,8 @@ impl<T, W> State<T, W> {
         now: Time,
         effects: &mut Effects<T, W>,
     ) {
-        self.tally.passes(now);
         if let Some(held) = held {
-            self.tally.returned(held);
+            self.tally.returned(held, now);
         }
         self.in_use -= 1;
         self.put_connection(connection, now, effects);
@@ -347,17 +345,16 @@ impl<T, W> State<T, W> {
 
     /// A connection in use begins to close; its token is counted until
     /// [`close_ended`](Self::close_ended).
-    pub fn begin_close(&mut self, held: Option<Duration>, effects: &mut Effects<T, W>) {
-        if let Some(held) = held {
-            self.tally.returned(held);
-        }
+    pub fn begin_close(&mut self, held: Duration, now: Time, effects: &mut Effects<T, W>) {
+        self.tally.returned(held, now);
         self.in_use -= 1;
         self.count_closing(self.owes_a_return());
         self.finish(effects);
     }
 
-    /// A connection begins to close without having been used as others are: it
-    /// `failed` its test, its task left in the middle of it, or it was detached.
+    /// A connection begins to close whose use is not, or has been recorded: it
+    /// `failed` its test, its task left in the middle of it, it was detached, or being
+    /// reset.
     pub fn begin_retire(&mut self, failed: bool, effects: &mut Effects<T, W>) {
         self.tally.recycle_failures += u64::from(failed);
         self.in_use -= 1;
@@ -393,8 +390,8 @@ impl<T, W> State<T, W> {
     }
 
     /// A token without a connection comes back, as those of `Tokens` do.
-    pub fn give_back_token(&mut self, held: Duration, effects: &mut Effects<T, W>) {
-        self.tally.returned(held);
+    pub fn give_back_token(&mut self, held: Duration, now: Time, effects: &mut Effects<T, W>) {
+        self.tally.returned(held, now);
         self.in_use -= 1;
         self.put_free(effects);
         self.finish(effects);

@@ -216,7 +216,7 @@ impl Table {
             self.tasks.remove(&name);
             match self.uses {
                 Use::Connections => self.state.give_back(connection, Some(held), self.now, effects),
-                Use::Tokens => self.state.give_back_token(held, effects),
+                Use::Tokens => self.state.give_back_token(held, self.now, effects),
             }
         }
     }
@@ -246,10 +246,10 @@ impl Table {
                 self.state.opened_idle(connection, Duration::ZERO, self.now, effects);
             }
             Some(Task::Using(_, held, _)) if self.uses == Use::Tokens => {
-                self.state.give_back_token(self.now.since(held), effects);
+                self.state.give_back_token(self.now.since(held), self.now, effects);
             }
             Some(Task::Using(connection, held, _)) => {
-                self.state.begin_close(Some(self.now.since(held)), effects);
+                self.state.begin_close(self.now.since(held), self.now, effects);
                 self.closing.push_back(connection);
             }
         }

@@ -53,7 +53,7 @@ impl<M: Manager + 'static> Shared<M> {
         let since = self.ledger.now();
         let site = self.sites.of(location);
         let step = match self.ledger.step(State::take_idle) {
-            Some(pooled) => match Untested::new(self, pooled, Held { site, since }).test(since).await {
+            Some(pooled) => match Untested::new(self, pooled, Held::at_once(site, since)).test(since).await {
                 Ok(checkout) => return Ok(checkout),
                 Err((untested, failure)) => Some(Step::Unfit(untested, failure)),
             },
@@ -79,7 +79,7 @@ impl<M: Manager + 'static> Shared<M> {
         match step {
             Step::Claim(Claim::Connection(pooled)) => {
                 let now = self.ledger.now();
-                let held = Held { site: Site::OTHER, since: now };
+                let held = Held::at_once(Site::OTHER, now);
                 Untested::new(self, pooled, held).test(now).await.ok()
             }
             Step::Claim(Claim::Token) => self.connect(Site::OTHER).await.ok(),
@@ -105,8 +105,10 @@ impl<M: Manager + 'static> Shared<M> {
                 }
                 Step::Claim(Claim::Connection(pooled)) => {
                     let now = self.ledger.now();
-                    let untested = Untested::new(self, pooled, Held { site, since: now });
-                    match untested.test(now).await {
+                    // Idle before it was asked for, or handed over since.
+                    let kept_since = pooled.came.max(ticket.since);
+                    let held = Held { site, since: now, kept_since };
+                    match Untested::new(self, pooled, held).test(now).await {
                         Ok(checkout) => return Ok(checkout),
                         Err((untested, failure)) => Step::Unfit(untested, failure),
                     }

@@ -24,15 +24,16 @@ impl<M: Manager + 'static> Shared<M> {
     /// A checkout ends.
     pub(super) fn give_back(self: &Arc<Self>, mut pooled: Pooled<M::Type>, held: Held) {
         let now = self.ledger.now();
-        let lasted = now.since(held.since);
-        self.sites.returned(held.site, lasted);
+        self.sites.returned(held.site, now.since(held.since));
+        pooled.came = now;
+        let lasted = now.since(held.kept_since);
         match self.verdict(&mut pooled, now) {
             OnReturn::Pool => self.put_back(pooled, Some(lasted), now),
             OnReturn::Reset => {
-                self.ledger.step(|state, _| state.checked_in(lasted));
+                self.ledger.step(|state, _| state.checked_in(lasted, now));
                 self.start_reset(pooled);
             }
-            OnReturn::Close => self.begin_close(pooled, lasted),
+            OnReturn::Close => self.begin_close(pooled, lasted, now),
         }
     }
 
@@ -46,13 +47,13 @@ impl<M: Manager + 'static> Shared<M> {
 
     /// A checkout ends, and its connection with it.
     pub(super) fn close_used(self: &Arc<Self>, pooled: Pooled<M::Type>, held: Held) {
-        let lasted = self.ledger.now().since(held.since);
-        self.sites.returned(held.site, lasted);
-        self.begin_close(pooled, lasted);
+        let now = self.ledger.now();
+        self.sites.returned(held.site, now.since(held.since));
+        self.begin_close(pooled, now.since(held.kept_since), now);
     }
 
-    fn begin_close(self: &Arc<Self>, pooled: Pooled<M::Type>, lasted: Duration) {
-        self.ledger.step(|state, effects| state.begin_close(Some(lasted), effects));
+    fn begin_close(self: &Arc<Self>, pooled: Pooled<M::Type>, lasted: Duration, now: Time) {
+        self.ledger.step(|state, effects| state.begin_close(lasted, now, effects));
         self.start_close(pooled);
     }
 
@@ -178,7 +179,7 @@ impl<M: Manager + 'static> Resetting<M> {
 impl<M: Manager + 'static> Drop for Resetting<M> {
     fn drop(&mut self) {
         let Some(pooled) = self.pooled.take() else { return };
-        self.shared.ledger.step(|state, effects| state.begin_close(None, effects));
+        self.shared.ledger.step(|state, effects| state.begin_retire(false, effects));
         self.shared.start_close(pooled);
     }
 }

@@ -77,7 +77,7 @@ impl<M: Manager + 'static> Shared<M> {
     fn hand_out(self: &Arc<Self>, Fresh { pooled, took }: Fresh<M::Type>, site: Site) -> Answer<M> {
         let now = self.ledger.now();
         match self.ledger.step(|state, effects| state.opened(took, now, effects)) {
-            Opened::InUse => Ok(Checkout::new(pooled, Held { site, since: now }, Arc::clone(self))),
+            Opened::InUse => Ok(Checkout::new(pooled, Held::at_once(site, now), Arc::clone(self))),
             Opened::Lapsed => {
                 self.start_close(pooled);
                 Err(NoConnection::Lapsed)
@@ -96,6 +96,7 @@ impl<M: Manager + 'static> Shared<M> {
             connection,
             metrics: Metrics::default(),
             created,
+            came: created,
             expires: self.expiry(created),
             fences: self.fences.load(Ordering::SeqCst),
             severing,

@@ -27,6 +27,8 @@ pub(crate) struct Entry<T> {
     pub(super) metrics: Metrics,
     /// When it was made, on the pool's clock.
     pub(super) created: Time,
+    /// When it last came back, or was made.
+    pub(super) came: Time,
     pub(super) expires: Option<Time>,
     /// How often the pool had been fenced when it was made.
     pub(super) fences: u32,

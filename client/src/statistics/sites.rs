@@ -25,8 +25,18 @@ impl Site {
 pub(crate) struct Held {
     /// The source line.
     pub(crate) site: Site,
-    /// Since when.
+    /// Since when it is in use.
     pub(crate) since: Time,
+    /// Since when it is kept for its user: a task that is handed a connection comes to
+    /// run only when a processor has time for it.
+    pub(crate) kept_since: Time,
+}
+
+impl Held {
+    /// In use from the moment on at which it was asked for, or made.
+    pub(crate) const fn at_once(site: Site, since: Time) -> Self {
+        Self { site, since, kept_since: since }
+    }
 }
 
 /// The counters of all source lines.

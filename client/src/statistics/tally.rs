@@ -6,14 +6,11 @@ use std::time::Duration;
 use super::Statistics;
 use crate::clock::Time;
 
-/// So many holds count in their mean: enough that shares of a few tokens do not
-/// tremble with it.
-const HOLDS: u32 = 32;
-
-/// Holds that are older than this hardly count, however few there were since, as
-/// long as there were so many.
-const HOLDS_OF: Duration = Duration::from_secs(2);
-const FEWEST_HOLDS: u32 = 4;
+/// Holds that ended longer ago than this hardly count: long enough that shares of a few
+/// tokens do not tremble with their mean, however many holds there are.
+const HOLDS_OF: Duration = Duration::from_secs(1);
+/// But about so many do at least, however long ago they ended.
+const FEWEST_HOLDS: f64 = 4.0;
 
 /// So many connects count in their mean.
 const CONNECTS: u32 = 8;
@@ -21,9 +18,8 @@ const CONNECTS: u32 = 8;
 /// The counters, as the ledger keeps them under its lock.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    mean_hold: Mean,
+    mean_hold: Recent,
     mean_connect: Mean,
-    pace: Pace,
     pub(crate) create_timeouts: u64,
     pub(crate) opens: u64,
     pub(crate) open_failures: u64,
@@ -34,18 +30,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Something comes or goes at `now`: between these times holds end.
-    pub(crate) fn passes(&mut self, now: Time) {
-        self.pace.passes(now);
-    }
-
-    pub(crate) fn returned(&mut self, held: Duration) {
-        self.mean_hold.add(held, self.pace.memory());
+    pub(crate) fn returned(&mut self, held: Duration, now: Time) {
+        self.mean_hold.add(held, now);
     }
 
     pub(crate) fn opened(&mut self, took: Duration) {
         self.opens += 1;
-        self.mean_connect.add(took, CONNECTS);
+        self.mean_connect.add(took);
     }
 
     pub(crate) fn mean_hold(&self) -> Duration {
@@ -77,15 +68,15 @@ impl Tally {
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     nanoseconds: u64,
-    /// How many values there were, up to the memory of the last one.
+    /// How many values there were, up to those that count.
     values: u32,
 }
 
 impl Mean {
-    /// About the last `memory` values count; the first ones all alike.
-    fn add(&mut self, value: Duration, memory: u32) {
+    /// The last ones count; the first ones all alike.
+    fn add(&mut self, value: Duration) {
         let value = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
-        self.values = (self.values + 1).min(memory);
+        self.values = (self.values + 1).min(CONNECTS);
         let part = u64::from(self.values);
         if value >= self.nanoseconds {
             self.nanoseconds += (value - self.nanoseconds) / part;
@@ -99,27 +90,26 @@ impl Mean {
     }
 }
 
-/// How fast holds come.
+/// The mean of the values of late, each of which counts the less the longer ago it was.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct Recent {
+    seconds: f64,
+    /// How many values these are, as far as they count.
+    weight: f64,
     last: Time,
-    /// Between the last two.
-    between: Duration,
 }
 
-impl Pace {
-    fn passes(&mut self, now: Time) {
-        self.between = now.since(self.last);
+impl Recent {
+    fn add(&mut self, value: Duration, now: Time) {
+        let left = 1.0 - now.since(self.last).as_secs_f64() / HOLDS_OF.as_secs_f64();
+        let left = left.max(1.0 - 1.0 / FEWEST_HOLDS);
+        self.seconds = self.seconds * left + value.as_secs_f64();
+        self.weight = self.weight * left + 1.0;
         self.last = now;
     }
 
-    /// How many holds are to count.
-    fn memory(self) -> u32 {
-        let between = self.between.as_nanos() as u64;
-        match (HOLDS_OF.as_nanos() as u64).checked_div(between) {
-            Some(holds) => holds.clamp(u64::from(FEWEST_HOLDS), u64::from(HOLDS)) as u32,
-            None => HOLDS,
-        }
+    fn value(self) -> Duration {
+        if self.weight > 0.0 { Duration::from_secs_f64(self.seconds / self.weight) } else { Duration::ZERO }
     }
 }
 
@@ -135,8 +125,7 @@ mod tests {
     fn returns(tally: &mut Tally, now: &mut Time, times: u32, between: Duration, held: Duration) {
         for _ in 0..times {
             *now = *now + between;
-            tally.passes(*now);
-            tally.returned(held);
+            tally.returned(held, *now);
         }
     }
 
@@ -145,7 +134,7 @@ mod tests {
         let mut tally = Tally::default();
         assert_eq!(tally.mean_hold(), Duration::ZERO);
         for held in [8, 80, 32] {
-            tally.returned(ms(held));
+            tally.returned(ms(held), Time::START);
         }
         assert_eq!(tally.mean_hold(), ms(40));
     }
@@ -153,22 +142,41 @@ mod tests {
     #[test]
     fn one_long_hold_among_many_moves_little() {
         let (mut tally, mut now) = (Tally::default(), Time::START);
-        returns(&mut tally, &mut now, 100, ms(1), ms(5));
-        returns(&mut tally, &mut now, 1, ms(1), ms(69));
-        assert_eq!(tally.mean_hold(), ms(7));
+        returns(&mut tally, &mut now, 5_000, ms(1), ms(5));
+        returns(&mut tally, &mut now, 1, ms(1), ms(1_005));
+        let mean = tally.mean_hold();
+        assert!(mean > ms(5) && mean < ms(7), "{mean:?}");
     }
 
-    /// Within about two seconds at a few returns a second, and by as many returns as
-    /// the memory has where they come faster.
+    /// Within about three seconds, however fast they come.
     #[test]
     fn the_mean_follows_a_change() {
-        for (between, seconds) in [(ms(300), 4), (ms(100), 6), (ms(20), 3), (ms(1), 1)] {
+        for between in [ms(300), ms(100), ms(20), ms(1)] {
             let (mut tally, mut now) = (Tally::default(), Time::START);
             returns(&mut tally, &mut now, 200, between, ms(10));
-            let returned = (Duration::from_secs(seconds).as_millis() / between.as_millis()) as u32;
-            returns(&mut tally, &mut now, returned.min(100), between, ms(110));
+            let returned = (Duration::from_secs(3).as_millis() / between.as_millis()) as u32;
+            returns(&mut tally, &mut now, returned, between, ms(110));
             let mean = tally.mean_hold();
-            assert!(mean > ms(90) && mean <= ms(110), "{mean:?}, a return every {between:?}");
+            assert!(mean > ms(100) && mean <= ms(110), "{mean:?}, a return every {between:?}");
         }
+    }
+
+    /// Crowds of holds that end at once do not make it forget the others.
+    #[test]
+    fn a_burst_is_no_more_than_its_part() {
+        let (mut tally, mut now) = (Tally::default(), Time::START);
+        returns(&mut tally, &mut now, 2_000, ms(1), ms(10));
+        returns(&mut tally, &mut now, 100, Duration::ZERO, ms(110));
+        let mean = tally.mean_hold();
+        assert!(mean > ms(15) && mean < ms(25), "{mean:?}");
+    }
+
+    /// Sums stay sums, also of what never comes back.
+    #[test]
+    fn the_longest_hold_is_a_hold() {
+        let mut tally = Tally::default();
+        tally.returned(Duration::MAX, Time::START);
+        tally.returned(ms(1), Time::START + ms(1));
+        assert!(tally.mean_hold() > Duration::from_secs(1));
     }
 }

@@ -19,14 +19,14 @@ impl World {
                 let broken_off = connection.fences != pool.fences() || !self.databases.works(connection.id);
                 if broken_off || self.dice.chance(15) {
                     // A panic, an error, or a fence since the checkout.
-                    pool.change(|ledger, now, effects| ledger.begin_close(Some(now.since(held)), effects));
+                    pool.change(|ledger, now, effects| ledger.begin_close(now.since(held), now, effects));
                     self.start_close(place.process, place.database, connection);
                 } else if self.dice.chance(15) {
                     self.enter(place, TaskState::Detached(connection));
                     let time = self.dice.millis(1, LONGEST_HOLD.as_millis() as u64 / 2);
                     return self.plan(place, time, TaskStep::Returns);
                 } else if self.dice.chance(30) {
-                    pool.change(|ledger, now, _| ledger.checked_in(now.since(held)));
+                    pool.change(|ledger, now, _| ledger.checked_in(now.since(held), now));
                     self.enter(place, TaskState::Resetting(connection));
                     let time = self.dice.millis(0, 5);
                     return self.plan(place, time, TaskStep::Returns);
@@ -44,7 +44,7 @@ impl World {
                 if connection.fences == pool.fences() && self.databases.works(connection.id) {
                     pool.change(|ledger, now, effects| ledger.give_back(connection, None, now, effects));
                 } else {
-                    pool.change(|ledger, _, effects| ledger.begin_close(None, effects));
+                    pool.change(|ledger, _, effects| ledger.begin_retire(false, effects));
                     self.start_close(place.process, place.database, connection);
                 }
             }
