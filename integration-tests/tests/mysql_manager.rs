@@ -129,7 +129,7 @@ async fn a_cancelled_query_never_answers_the_next_one() {
     bare.ping().await.expect("a ping that should fail");
     assert!(!bare.is_disconnected(), "the trap is gone; does the manager still have to look first?");
 
-    for recycle in [Recycle::Reset, Recycle::Ping] {
+    for recycle in [Recycle::Reset, Recycle::Ping, Recycle::Fast] {
         let manager = manager(&database).recycle_by(recycle);
         let mut connection = manager.create().await.expect("a connection");
         cancel_a_query(&database, &mut connection).await;
@@ -139,9 +139,9 @@ async fn a_cancelled_query_never_answers_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_reset_clears_what_the_user_before_left_and_a_ping_does_not() {
+async fn a_reset_alone_clears_what_the_user_before_left() {
     let database = MariaDb::start(20).await;
-    for (recycle, left) in [(Recycle::Reset, None), (Recycle::Ping, Some(5))] {
+    for (recycle, left) in [(Recycle::Reset, None), (Recycle::Ping, Some(5)), (Recycle::Fast, Some(5))] {
         let manager = manager(&database).recycle_by(recycle);
         let mut connection = manager.create().await.expect("a connection");
         connection.query_drop("SET @mine = 5").await.expect("a variable");

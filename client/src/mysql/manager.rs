@@ -27,6 +27,10 @@ pub enum Recycle {
     /// By `COM_PING`: only shows that the server is there. Keeps prepared
     /// statements, and whatever else the user before left behind.
     Ping,
+    /// By a look at what the driver knows, without a word to the server. For users
+    /// that leave connections as they found them, and try again a first query that
+    /// finds its connection closed.
+    Fast,
 }
 
 /// Manages connections to one MySQL or MariaDB server.
@@ -135,6 +139,7 @@ impl managed::Manager for Manager {
         match self.recycle {
             Recycle::Reset => reset(connection).await,
             Recycle::Ping => connection.ping().await,
+            Recycle::Fast => return Ok(()),
         }
         .map_err(|source| Error::Recycle(source).into())
     }
