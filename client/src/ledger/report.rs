@@ -17,7 +17,7 @@
 //!
 //! The age of the oldest waiter is never worth a report of its own here. While
 //! [`Levels::waiting`] is not zero the session reads and sends the levels again
-//! every tenth of a quantum, by its own timer.
+//! every quarter of a quantum, by its own timer.
 
 use crate::clock::Time;
 use crate::governed::Levels;

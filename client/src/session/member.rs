@@ -12,7 +12,7 @@ use crate::governed::{Governed, Levels, Recall};
 
 /// The age of the oldest waiting task is said again at most once in this part
 /// of the quantum. A stale age only overstates the need.
-const AGE_REPORTS_PER_QUANTUM: u32 = 10;
+const AGE_REPORTS_PER_QUANTUM: u32 = 4;
 
 /// A database and its pool.
 pub(super) struct Member {

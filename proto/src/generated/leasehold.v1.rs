@@ -122,7 +122,8 @@ pub struct Demand {
     /// Age of the oldest waiting task, in microseconds; 0 when none waits.
     #[prost(uint64, tag = "11")]
     pub oldest_wait_us: u64,
-    /// Mean time that a connection stays checked out, in microseconds; 0: unknown.
+    /// Mean time that a connection stays checked out, from when it is kept for its
+    /// task, in microseconds; 0: unknown.
     #[prost(uint64, tag = "12")]
     pub mean_hold_us: u64,
     /// Mean time that a connect takes, in microseconds; 0: unknown.
@@ -184,7 +185,7 @@ pub struct DatabaseTerms {
     #[prost(enumeration = "LossPolicy", tag = "4")]
     pub on_loss: i32,
     /// The quantum of reports, in microseconds. While tasks wait, the age of the
-    /// oldest is reported again every tenth of it. In fair admission it is the
+    /// oldest is reported again every quarter of it. In fair admission it is the
     /// fair quantum; strict order, which has none, tells one too. 0: ages need no
     /// reports of their own.
     #[prost(uint64, tag = "5")]
