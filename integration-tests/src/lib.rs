@@ -21,6 +21,7 @@ pub mod node;
 pub mod otlp;
 pub mod ports;
 pub mod process;
+pub mod processors;
 pub mod proxy;
 pub mod raw;
 pub mod scratch;

@@ -12,9 +12,10 @@ use mysql_async::{
     Conn, Opts, OptsBuilder,
     prelude::{FromRow, Queryable},
 };
+use rustix::thread::CpuSet;
 use tempfile::TempDir;
 
-use crate::{ports::Port, process::Process, scratch, stage, wait::eventually};
+use crate::{ports::Port, process::Process, processors, scratch, stage, wait::eventually};
 
 /// Longest wait for it to accept connections.
 const START_BOUND: Duration = Duration::from_secs(30);
@@ -81,6 +82,11 @@ impl MariaDb {
         let mut database = Self { process, command, directory, port, back_door };
         database.ready().await;
         database
+    }
+
+    /// Has it run on `processors` alone.
+    pub fn keep_to(&self, processors: &CpuSet) {
+        processors::keep(self.process.id(), processors).expect("it runs, and these processors are there");
     }
 
     /// A URL for `account`.

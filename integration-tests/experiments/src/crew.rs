@@ -4,6 +4,7 @@
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use leasehold_integration_tests::scratch;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, Command},
@@ -19,18 +20,67 @@ const START_BOUND: Duration = Duration::from_secs(30);
 /// Longest time for a node to end after its load.
 const END_BOUND: Duration = Duration::from_secs(60);
 
+/// Nodes that have their pools and wait for the word to begin.
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    // Dropped last: their records are in it.
+    _directory: TempDir,
+}
+
 struct Member {
     process: Child,
     records: PathBuf,
+    lasts: Duration,
 }
 
 /// Runs one node process for each plan, all from the same moment on, and
 /// returns what they recorded, in the same order.
 pub(crate) async fn run(plans: &[Plan]) -> Vec<Records> {
-    let directory = scratch::directory("experiment");
-    let mut members = Vec::new();
-    for (number, plan) in plans.iter().enumerate() {
-        let records = directory.path().join(format!("{number}.json"));
+    let mut crew = Crew::gather(plans).await;
+    crew.begin().await;
+    crew.records().await
+}
+
+impl Crew {
+    /// Starts one node process for each plan.
+    pub(crate) async fn gather(plans: &[Plan]) -> Self {
+        let directory = scratch::directory("experiment");
+        let mut members = Vec::new();
+        for (number, plan) in plans.iter().enumerate() {
+            let records = directory.path().join(format!("{number}.json"));
+            members.push(Member::start(plan, records).await);
+        }
+        Self { members, _directory: directory }
+    }
+
+    /// Tells them to begin.
+    pub(crate) async fn begin(&mut self) {
+        for member in &mut self.members {
+            let input = member.process.stdin.as_mut().expect("its input is a pipe");
+            input.write_all(b"go\n").await.expect("a node listens");
+        }
+    }
+
+    /// Tells them to end, although their plans last longer.
+    pub(crate) fn end(&mut self) {
+        self.members.iter_mut().for_each(|member| drop(member.process.stdin.take()));
+    }
+
+    /// What they recorded, in the order of their plans, when all have ended.
+    pub(crate) async fn records(self) -> Vec<Records> {
+        let mut all = Vec::new();
+        for mut member in self.members {
+            let end = timeout(member.lasts + END_BOUND, member.process.wait());
+            let status = end.await.expect("a node ends in time");
+            assert!(status.is_ok_and(|status| status.success()), "a node failed");
+            all.push(Records::read(&member.records).expect("a node's records"));
+        }
+        all
+    }
+}
+
+impl Member {
+    async fn start(plan: &Plan, records: PathBuf) -> Self {
         let mut process = Command::new(ITSELF)
             .args(["node", "--plan", &serde_json::to_string(plan).expect("a plan is text")])
             .arg("--records")
@@ -42,19 +92,7 @@ pub(crate) async fn run(plans: &[Plan]) -> Vec<Records> {
             .expect("a node can be started");
         let mut lines = BufReader::new(process.stdout.take().expect("its output is a pipe")).lines();
         let line = timeout(START_BOUND, lines.next_line()).await.expect("a node has its pool in time");
-        assert_eq!(line.ok().flatten().as_deref(), Some(READY), "node {number} has no pool");
-        members.push(Member { process, records });
+        assert_eq!(line.ok().flatten().as_deref(), Some(READY), "{} has no pool", plan.node);
+        Self { process, records, lasts: Duration::from_millis(plan.lasts_ms) }
     }
-    for member in &mut members {
-        let input = member.process.stdin.as_mut().expect("its input is a pipe");
-        input.write_all(b"go\n").await.expect("a node listens");
-    }
-    let mut all = Vec::new();
-    for (member, plan) in members.iter_mut().zip(plans) {
-        let bound = Duration::from_millis(plan.lasts_ms) + END_BOUND;
-        let status = timeout(bound, member.process.wait()).await.expect("a node ends in time");
-        assert!(status.is_ok_and(|status| status.success()), "{} failed", plan.node);
-        all.push(Records::read(&member.records).expect("a node's records"));
-    }
-    all
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use leasehold_client::clock::Time;
+
 use crate::records::{Checkout, Records};
 
 /// Sorted times, in nanoseconds.
@@ -40,18 +42,24 @@ impl Times {
     }
 }
 
-/// All nodes of a run, after a warm-up at their start.
-pub(crate) struct Run {
-    pub(crate) nodes: Vec<Records>,
+/// All nodes of a run, and the time of it that counts.
+pub(crate) struct Run<'a> {
+    nodes: &'a [Records],
     from: u64,
     to: u64,
 }
 
-impl Run {
-    pub(crate) fn new(nodes: Vec<Records>, warm_up: Duration) -> Self {
+impl<'a> Run<'a> {
+    /// All of it but a warm-up at its start.
+    pub(crate) fn new(nodes: &'a [Records], warm_up: Duration) -> Self {
         let started = nodes.iter().map(|node| node.started).max().unwrap_or(0);
         let to = nodes.iter().map(|node| node.stopped).min().unwrap_or(0);
         Self { nodes, from: started + warm_up.as_nanos() as u64, to }
+    }
+
+    /// What was between two moments of it.
+    pub(crate) fn between(nodes: &'a [Records], (from, to): (Time, Time)) -> Self {
+        Self { nodes, from: from.as_nanos(), to: to.as_nanos() }
     }
 
     /// Seconds that count.
@@ -76,6 +84,11 @@ impl Run {
         Times::of(self.checkouts_of(node).map(|checkout| checkout.got - checkout.asked))
     }
 
+    /// From the moment a connection was there to that at which it began to go back.
+    pub(crate) fn holds(&self) -> Times {
+        Times::of(self.checkouts().map(|checkout| checkout.done - checkout.got))
+    }
+
     pub(crate) fn releases(&self) -> Times {
         Times::of(self.checkouts().map(|checkout| checkout.returned - checkout.done))
     }
@@ -95,14 +108,19 @@ impl Run {
         self.nodes.iter().map(|node| node.failures).sum()
     }
 
+    /// Connections opened within the time that counts.
     pub(crate) fn opens(&self) -> u64 {
-        self.nodes.iter().map(|node| node.opens).sum()
+        let until = |node: &Records, end: u64| {
+            node.opens.iter().take_while(|(at, _)| *at < end).last().map_or(0, |(_, opens)| *opens)
+        };
+        self.nodes.iter().map(|node| until(node, self.to) - until(node, self.from)).sum()
     }
 
     /// Most connections in use at one moment.
     pub(crate) fn peak(&self) -> i64 {
         let mut changes: Vec<(u64, i64)> = Vec::new();
-        for checkout in self.nodes.iter().flat_map(|node| &node.checkouts) {
+        let counts = |checkout: &&Checkout| checkout.got < self.to && checkout.done > self.from;
+        for checkout in self.nodes.iter().flat_map(|node| &node.checkouts).filter(counts) {
             changes.push((checkout.got, 1));
             changes.push((checkout.done, -1));
         }
@@ -115,9 +133,19 @@ impl Run {
     }
 
     /// By how much who was overtaken had asked before the youngest who got a
-    /// connection earlier: zero for those nobody overtook.
+    /// connection earlier, on any node: zero for those nobody overtook.
     pub(crate) fn overtaking(&self) -> Times {
-        let mut all: Vec<&Checkout> = self.nodes.iter().flat_map(|node| &node.checkouts).collect();
+        Times::of(self.overtaken(self.nodes).into_iter())
+    }
+
+    /// The same among the tasks of one node each: in its pool nobody overtakes, and
+    /// what is seen here is in which order the node's processor came to its tasks.
+    pub(crate) fn overtaking_within_nodes(&self) -> Times {
+        Times::of(self.nodes.chunks(1).flat_map(|node| self.overtaken(node)))
+    }
+
+    fn overtaken(&self, nodes: &[Records]) -> Vec<u64> {
+        let mut all: Vec<&Checkout> = nodes.iter().flat_map(|node| &node.checkouts).collect();
         all.sort_unstable_by_key(|checkout| checkout.got);
         let mut youngest = 0;
         let mut overtaken = Vec::new();
@@ -127,7 +155,7 @@ impl Run {
             }
             youngest = youngest.max(checkout.asked);
         }
-        Times::of(overtaken.into_iter())
+        overtaken
     }
 }
 
@@ -141,24 +169,35 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn run(checkouts: &[(u64, u64)]) -> Run {
+    fn node(checkouts: &[(u64, u64)]) -> Records {
         let checkouts = checkouts
             .iter()
             .map(|(asked, got)| Checkout { asked: *asked, got: *got, done: got + 10, returned: got + 11 })
             .collect();
-        let node = Records { started: 0, stopped: 1_000, checkouts, ..Records::default() };
-        Run::new(vec![node], Duration::ZERO)
+        let opens = vec![(10, 1), (200, 4), (1_000, 9)];
+        Records { started: 0, stopped: 1_000, checkouts, opens, ..Records::default() }
     }
 
     #[test]
     fn who_asked_later_and_got_earlier_has_overtaken() {
-        let run = run(&[(0, 100), (50, 60), (20, 70), (110, 120)]);
+        let nodes = [node(&[(0, 100), (50, 60)]), node(&[(20, 70), (110, 120)])];
+        let run = Run::new(&nodes, Duration::ZERO);
         assert_eq!(run.overtaking().0, [0, 0, 30, 50]);
+        assert_eq!(run.overtaking_within_nodes().0, [0, 0, 0, 50]);
+    }
+
+    #[test]
+    fn only_what_is_between_two_moments_counts() {
+        let nodes = [node(&[(0, 100), (50, 160), (90, 250)])];
+        let run = Run::between(&nodes, (Time::from_nanos(150), Time::from_nanos(500)));
+        assert_eq!(run.waits().0, [110, 160]);
+        assert_eq!(run.opens(), 3);
     }
 
     #[test]
     fn the_peak_counts_what_overlaps() {
-        assert_eq!(run(&[(0, 5), (0, 10), (0, 14), (0, 30)]).peak(), 3);
+        let nodes = [node(&[(0, 5), (0, 10), (0, 14), (0, 30)])];
+        assert_eq!(Run::new(&nodes, Duration::ZERO).peak(), 3);
     }
 
     #[test]

@@ -24,6 +24,8 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use tokio::runtime::Builder;
+
 use crate::{plan::Plan, report::Report};
 
 /// Experiments on real servers, nodes and databases.
@@ -70,9 +72,8 @@ enum Part {
     Moving,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(Arguments::parse().experiment).await {
+fn main() -> ExitCode {
+    match run(Arguments::parse().experiment) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("leasehold-experiments: {error}");
@@ -81,26 +82,40 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
+fn run(experiment: Experiment) -> Result<(), Box<dyn Error + Send + Sync>> {
     match experiment {
         Experiment::Fairness { out, runs, seconds, parts } => {
-            fairness(out, usize::from(runs), seconds, &parts).await
+            let runtime = Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(fairness(out, usize::from(runs), seconds, &parts))
         }
         Experiment::Node { plan, records } => {
             let plan: Plan = serde_json::from_str(&plan)?;
-            node::run(plan, &records).await
+            // As tokio's own choice is in a pod with one processor: the nodes are
+            // more than the processors here.
+            let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+            let ended = runtime.block_on(async move { tokio::spawn(node::run(plan, records)).await });
+            // It may still listen to its parent.
+            runtime.shutdown_background();
+            ended?
         }
     }
 }
 
-async fn fairness(out: PathBuf, runs: usize, seconds: u64, parts: &[Part]) -> Result<(), Box<dyn Error>> {
+async fn fairness(
+    out: PathBuf,
+    runs: usize,
+    seconds: u64,
+    parts: &[Part],
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let wanted = |part| parts.is_empty() || parts.contains(&part);
     let mut report = Report::new(out, "Fair and unfair admission");
     report.paragraph(&format!(
         "Made by `scripts/experiments fairness --runs {runs} --seconds {seconds}`, on one \
-         machine of {} processors that the nodes, the server and MariaDB share.",
+         machine of {} processors: MariaDB has one half of them, the nodes and the server the other, as if they were on \
+         machines of their own. Each node's runtime has one thread.",
         std::thread::available_parallelism()?
     ));
+    stage::part_processors()?;
     if wanted(Part::Table) {
         table::run(&mut report, runs, seconds).await;
     }

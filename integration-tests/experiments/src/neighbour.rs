@@ -56,9 +56,10 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
                 lasts_ms: seconds * 1_000,
             };
             let web = plan("web", WEB, WEB_QUERY);
-            let alone = Run::new(crew::run(std::slice::from_ref(&web)).await, WARM_UP);
+            let alone = crew::run(std::slice::from_ref(&web)).await;
+            let alone = Run::new(&alone, WARM_UP);
             let both = crew::run(&[web, plan("batch", BATCH, BATCH_QUERY)]).await;
-            let both = Run::new(both, WARM_UP);
+            let both = Run::new(&both, WARM_UP);
             let (web, batch) = (both.waits_of(0), both.waits_of(1));
             let measured = (seconds as f64) - WARM_UP.as_secs_f64();
             eprintln!("{division}, run {number}: web p99 {:.1} ms", web.quantile_ms(0.99));

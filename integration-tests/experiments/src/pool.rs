@@ -14,7 +14,7 @@ use deadpool::{
 use leasehold_client::{
     Client, LeasedPool,
     clock::{Clock, Time},
-    mysql::Manager,
+    mysql::{Manager, Recycle},
 };
 use mysql_async::{Conn, Opts, prelude::Queryable as _};
 
@@ -31,7 +31,7 @@ pub(crate) enum Pool {
 }
 
 impl Pool {
-    pub(crate) async fn build(plan: &Plan) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn build(plan: &Plan) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let Some(server) = &plan.server else {
             let manager = Plain { options: Opts::from_url(&plan.mysql)?, opens: AtomicU64::new(0) };
             let pool =
@@ -44,7 +44,9 @@ impl Pool {
             .workload(&plan.workload)
             .connect()
             .await?;
-        let manager = Manager::from_url(&plan.mysql)?.connect_timeout(CREATE_TIMEOUT);
+        let manager = Manager::from_url(&plan.mysql)?;
+        // As the pool of a fixed size does.
+        let manager = manager.connect_timeout(CREATE_TIMEOUT).recycle_by(Recycle::Fast);
         let pool = client
             .mysql_pool(&plan.database, manager)
             .max_size(plan.pool_max)

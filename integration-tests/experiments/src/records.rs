@@ -38,8 +38,8 @@ pub(crate) struct Records {
     pub(crate) checkouts: Vec<Checkout>,
     /// Its requests, in no order.
     pub(crate) requests: Vec<Request>,
-    /// Connections it opened.
-    pub(crate) opens: u64,
+    /// Connections it had opened so far, looked at now and then.
+    pub(crate) opens: Vec<(u64, u64)>,
     /// Checkouts that failed.
     pub(crate) failures: u64,
 }

@@ -46,7 +46,7 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
             let server = stage::server(&database, CAP, mode).await;
             let plans = plans(&server.url(), &database.url(ACCOUNT), seconds);
             let (records, holdings) = watched(&server, crew::run(&plans), seconds).await;
-            let run = Run::new(records, WARM_UP);
+            let run = Run::new(&records, WARM_UP);
             eprintln!("skew, run {number}, {}: {:.0} queries/s", mode.name(), run.queries_a_second());
             total.push(run.queries_a_second());
             if number + 1 == runs {

@@ -39,11 +39,13 @@ pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
             let mut figures: [Vec<f64>; 7] = Default::default();
             for number in 0..runs {
                 let split = plans(None, &database.url(ACCOUNT), CAP / NODES as u32, load, moving, seconds);
-                let split = Run::new(crew::run(&split).await, WARM_UP);
+                let split = crew::run(&split).await;
+                let split = Run::new(&split, WARM_UP);
                 // Started before, it would count all of that as strays.
                 let server = stage::server(&database, CAP, Mode::Fair).await;
                 let leased = plans(Some(&server.url()), &database.url(ACCOUNT), CAP, load, moving, seconds);
-                let leased = Run::new(crew::run(&leased).await, WARM_UP);
+                let leased = crew::run(&leased).await;
+                let leased = Run::new(&leased, WARM_UP);
                 assert_eq!(split.failures() + leased.failures(), 0, "checkouts failed");
                 let (ours, theirs) = (leased.waits(), split.waits());
                 let ratio = theirs.quantile_ms(0.99) / ours.quantile_ms(0.99);

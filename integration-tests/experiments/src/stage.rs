@@ -1,8 +1,10 @@
 //! A database and a server for one experiment. Knows nothing of nodes.
 
-use std::time::Duration;
+use std::{io, sync::OnceLock, time::Duration};
 
-use leasehold_integration_tests::{mariadb::MariaDb, server::Server};
+use leasehold_integration_tests::{mariadb::MariaDb, processors, server::Server, wait::eventually};
+use leasehold_proto::v1::{SetOverrideRequest, admin_service_client::AdminServiceClient};
+use rustix::thread::CpuSet;
 
 /// The database's name at the server.
 pub(crate) const DATABASE: &str = "orders";
@@ -12,7 +14,7 @@ pub(crate) const ACCOUNT: &str = "app";
 const RESERVE: u32 = 20;
 /// The workload of nodes that are not told apart.
 pub(crate) const DEFAULT: &str = "default";
-/// Longest time for the server to see the database.
+/// Longest time for the server to see the database, or to change its mode.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// Who gets a token next.
@@ -34,6 +36,15 @@ impl Mode {
         }
     }
 
+    /// What the server calls it.
+    const fn admission(self) -> &'static str {
+        match self {
+            Mode::Unfair => "unfair",
+            Mode::Strict => "strict",
+            Mode::Fair => "fair",
+        }
+    }
+
     const fn settings(self) -> &'static str {
         match self {
             Mode::Unfair => "admission = \"unfair\"",
@@ -43,9 +54,26 @@ impl Mode {
     }
 }
 
+/// The processors of databases; none where there is one for all.
+static OF_DATABASES: OnceLock<CpuSet> = OnceLock::new();
+
+/// Keeps one half of the processors for databases, as if they were on a machine of their
+/// own. All that is started from now on has the other half.
+pub(crate) fn part_processors() -> io::Result<()> {
+    if let Some((others, databases)) = processors::halves()? {
+        processors::keep(std::process::id(), &others)?;
+        OF_DATABASES.get_or_init(|| databases);
+    }
+    Ok(())
+}
+
 /// A database that admits `cap` connections to the fleet.
 pub(crate) async fn database(cap: u32) -> MariaDb {
-    MariaDb::start_with(cap + RESERVE, &["--back-log=1000"]).await
+    let database = MariaDb::start_with(cap + RESERVE, &["--back-log=1000"]).await;
+    if let Some(processors) = OF_DATABASES.get() {
+        database.keep_to(processors);
+    }
+    database
 }
 
 /// A server that leases them.
@@ -63,4 +91,18 @@ pub(crate) async fn server_among(database: &MariaDb, cap: u32, mode: Mode, workl
     .await;
     server.shows(DATABASE, BOUND, "the cap", |shown| shown.cap == cap).await;
     server
+}
+
+/// Changes who gets a token next, live. On a disk that stalls this takes its time.
+pub(crate) async fn change(server: &Server, mode: Mode) {
+    let change = SetOverrideRequest {
+        database: DATABASE.to_owned(),
+        admission: Some(mode.admission().to_owned()),
+        ..SetOverrideRequest::default()
+    };
+    eventually(BOUND, "the mode to be changed", async || {
+        let mut admin = AdminServiceClient::new(server.channel());
+        admin.set_override(change.clone()).await.is_ok()
+    })
+    .await;
 }
