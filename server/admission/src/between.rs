@@ -147,13 +147,15 @@ pub(crate) fn those_in_want(workloads: &[Workload]) -> Vec<WorkloadId> {
     order.into_iter().map(|(_, id)| id).collect()
 }
 
-/// The floors in force: while the cap is less than all of them, all are less alike.
-/// Returns what was set, and what is in force.
+/// The floors in force: none is above its limit, and while the cap is less than all
+/// of them, all are less alike. Returns what was set, and what is in force.
 pub(crate) fn fit_floors(workloads: &mut [Workload], cap: u32) -> (u64, u64) {
     let set: u64 = workloads.iter().map(|workload| u64::from(workload.settings.floor)).sum();
+    let within: u64 =
+        workloads.iter().map(|workload| u64::from(workload.settings.floor_within_limit())).sum();
     for workload in &mut *workloads {
-        let floor = u64::from(workload.settings.floor);
-        let fitting = if set > u64::from(cap) { floor * u64::from(cap) / set } else { floor };
+        let floor = u64::from(workload.settings.floor_within_limit());
+        let fitting = if within > u64::from(cap) { floor * u64::from(cap) / within } else { floor };
         workload.floor = fitting as u32;
     }
     (set, workloads.iter().map(|workload| u64::from(workload.floor)).sum())

@@ -110,6 +110,12 @@ impl Calls {
         Some((*request, self.waiting.get(request)?))
     }
 
+    /// Whoever waits for more than so many tokens.
+    pub(crate) fn above(&self, tokens: u32) -> Vec<SessionId> {
+        let larger = self.by_size.range(tokens.saturating_add(1)..);
+        larger.flat_map(|(_, calls)| calls.iter().map(|(_, request)| *request)).collect()
+    }
+
     /// Tokens they wait for.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens

@@ -35,6 +35,7 @@ impl Core {
             database.leases_are_covered();
             database.tasks_queue_by_the_rules_in_force();
             database.limits_hold();
+            database.settings_in_force_are_those_set();
             database.targets_are_what_was_aimed_for();
             for workload in &database.workloads {
                 let part = Part::of(database, workload);
@@ -100,6 +101,23 @@ impl Database {
         let floors: u64 = self.workloads.iter().map(|workload| u64::from(workload.floor)).sum();
         assert!(self.cap == 0 || floors <= u64::from(self.cap), "floors above the cap");
         assert!(self.workloads.iter().all(|workload| workload.floor <= workload.settings.floor), "a floor");
+    }
+
+    /// Each workload goes by what is set for it, and so does what it is to have.
+    fn settings_in_force_are_those_set(&self) {
+        let in_force = self.workloads.iter().map(|workload| &workload.settings);
+        assert!(in_force.eq(self.settings.workloads.iter()), "settings of workloads");
+        let (_, claims) = &self.aimed_for;
+        let weights = claims.iter().map(|claim| claim.weight);
+        let set = self.workloads.iter().map(|workload| workload.settings.weight);
+        assert!(claims.is_empty() || weights.eq(set), "weights of workloads");
+        for workload in &self.workloads {
+            let (floor, limit) = (workload.floor, workload.settings.limit.unwrap_or(u32::MAX));
+            assert!(floor <= limit, "a floor of {floor} in force, above the limit of {limit}");
+            for (_, call) in workload.calls.iter().filter(|_| !self.settings.shadow) {
+                assert!(call.tokens <= limit, "a call waits for {}, above the limit of {limit}", call.tokens);
+            }
+        }
     }
 
     fn targets_are_what_was_aimed_for(&self) {

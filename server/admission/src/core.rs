@@ -184,6 +184,7 @@ impl Core {
                 at.configure(settings, |id| Some(&sessions.get(&id)?.workload), effects);
                 self.longest_step = self.longest_step_now();
                 self.look_at_absent(database);
+                self.refuse_above_limits(database, effects);
                 self.decide(now, database, effects);
             }
             Event::Evict { session } => self.evict(now, session, effects),
@@ -285,6 +286,8 @@ impl Core {
         }
         for (database, request, call) in batch.calls {
             self.requeue(database, request, call, effects);
+            // A limit may have fallen since it was served.
+            self.refuse_above_limits(database, effects);
         }
         for (ticket, timed_out) in batch.over {
             self.acquire_ended(now, ticket, timed_out, effects);

@@ -165,11 +165,27 @@ impl Database {
     ) {
         let before = replace(&mut self.settings, settings);
         if before.workloads != self.settings.workloads {
-            self.sort_again(workload);
+            if before.workloads.has_names_of(&self.settings.workloads) {
+                self.divide_otherwise();
+            } else {
+                self.sort_again(workload);
+            }
             self.refit_floors(effects);
         }
         self.tell_queueing();
         self.recap(effects);
+    }
+
+    /// Gives each workload its new settings. Who is in which stays as it is, so nobody
+    /// is counted again: to an observation under way that would be a moment in which
+    /// nodes had nothing, and a stray that is gone would count for longer.
+    fn divide_otherwise(&mut self) {
+        for (workload, settings) in self.workloads.iter_mut().zip(self.settings.workloads.iter()) {
+            workload.settings = settings.clone();
+            if self.cap == 0 {
+                workload.floor = workload.settings.floor_within_limit();
+            }
+        }
     }
 
     /// Sorts everybody into other workloads.

@@ -65,7 +65,8 @@ pub struct WorkloadSettings {
     /// Its part beside others that want more than there is. 1 to
     /// [`WorkloadSettings::HEAVIEST`].
     pub weight: u32,
-    /// Tokens that it always gets when it has use for them. Not above `limit`.
+    /// Tokens that it always gets when it has use for them. What is above `limit` of
+    /// it is not in force.
     pub floor: u32,
     /// The floor is held free while it is not used. Otherwise it is lent.
     pub keep: bool,
@@ -89,6 +90,11 @@ impl WorkloadSettings {
             limit: None,
             max_waiting: None,
         }
+    }
+
+    /// The part of the floor that the limit allows.
+    pub(crate) fn floor_within_limit(&self) -> u32 {
+        self.floor.min(self.limit.unwrap_or(u32::MAX))
     }
 }
 
@@ -114,6 +120,11 @@ impl Workloads {
     /// All of them, the default first.
     pub fn iter(&self) -> impl Iterator<Item = &WorkloadSettings> {
         self.0.iter()
+    }
+
+    /// Whether both have the same names, in the same order.
+    pub(crate) fn has_names_of(&self, other: &Workloads) -> bool {
+        self.iter().map(|workload| &workload.name).eq(other.iter().map(|workload| &workload.name))
     }
 }
 

@@ -270,6 +270,27 @@ impl Core {
         UnaryReply::Released
     }
 
+    /// A limit has changed: whoever waits for more than it allows would wait in vain,
+    /// and all of its workload behind it. It is told what a new one would be told.
+    pub(crate) fn refuse_above_limits(&mut self, id: DatabaseId, effects: &mut Vec<Effect>) {
+        let database = &mut self.databases[id.0 as usize];
+        if database.settings.shadow {
+            return;
+        }
+        for index in 0..database.workloads.len() {
+            let workload = &database.workloads[index];
+            let Some(limit) = workload.settings.limit else { continue };
+            let (name, above) = (workload.name().clone(), workload.calls.above(limit));
+            for call in above.into_iter().filter_map(|request| database.remove_call(request)) {
+                for ticket in call.tickets {
+                    self.tickets.remove(&ticket);
+                    let reply = UnaryReply::AboveLimit { workload: name.clone(), limit };
+                    effects.push(Effect::Reply { ticket, reply });
+                }
+            }
+        }
+    }
+
     /// Ends a unary lease; the request is remembered for two times to live.
     pub(crate) fn end_unary(
         &mut self,

@@ -31,8 +31,8 @@ impl WorkloadId {
 pub(crate) struct Workload {
     pub(crate) id: WorkloadId,
     pub(crate) settings: WorkloadSettings,
-    /// The floor in force: less than was set while all floors are more than the
-    /// cap.
+    /// The floor in force: less than was set while it is above the limit, or all
+    /// floors are more than the cap.
     pub(crate) floor: u32,
     pub(crate) totals: Totals,
     /// Who of it is next, by every rule.
@@ -57,7 +57,7 @@ impl Workload {
     pub(crate) fn new(id: WorkloadId, settings: WorkloadSettings) -> Workload {
         Workload {
             id,
-            floor: settings.floor,
+            floor: settings.floor_within_limit(),
             settings,
             totals: Totals::default(),
             orders: Orders::default(),

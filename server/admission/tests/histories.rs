@@ -14,6 +14,8 @@ use proptest::prelude::*;
 use support::{Node, World, settings};
 
 const CAP: u32 = 6;
+/// The greatest limit of a workload.
+const LIMIT: u32 = 3;
 const NODES: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,39 @@ enum Step {
     Pass(u64),
     Cap(u32),
     Shadow(bool),
+    /// An operator changes what "a" and "b" may have.
+    Divide(Division, Division),
+}
+
+/// What an operator sets for a workload.
+#[derive(Clone, Copy, Debug)]
+struct Division {
+    weight: u32,
+    floor: u32,
+    keep: bool,
+    limit: Option<u32>,
+    max_waiting: Option<u32>,
+}
+
+impl Division {
+    fn named(self, name: &str) -> WorkloadSettings {
+        let Division { weight, floor, keep, limit, max_waiting } = self;
+        WorkloadSettings { weight, floor, keep, limit, max_waiting, ..WorkloadSettings::named(name) }
+    }
+}
+
+/// Floors may be above the limit, and all together above the cap: an override may end.
+fn division() -> impl Strategy<Value = Division> {
+    let waiting = prop_oneof![2 => Just(None), 1 => (1..9u32).prop_map(Some)];
+    (1..9u32, 0..=CAP, any::<bool>(), 1..=LIMIT, waiting).prop_map(
+        |(weight, floor, keep, limit, max_waiting)| Division {
+            weight,
+            floor,
+            keep,
+            limit: Some(limit),
+            max_waiting,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -108,6 +143,11 @@ fn take(world: &mut World, step: Step) {
         Step::Pass(millis) => world.pass(Duration::from_millis(millis)),
         Step::Cap(cap) => {
             let settings = DatabaseSettings { cap: Some(cap), ..world.settings[0].clone() };
+            world.apply(Event::Configure { database: support::DB, settings });
+        }
+        Step::Divide(one, other) => {
+            let workloads = Workloads::new(vec![one.named("a"), other.named("b")]);
+            let settings = DatabaseSettings { workloads, ..world.settings[0].clone() };
             world.apply(Event::Configure { database: support::DB, settings });
         }
         Step::Shadow(shadow) => {
@@ -201,15 +241,40 @@ fn history(admission: Admission, workloads: &[WorkloadSettings], steps: &[Step])
     everything_becomes_usable(&mut world);
 }
 
+/// Whatever operators change, and whenever: no workload is given more than the
+/// greatest of its limits (that no grant passes the one in force, the core asserts),
+/// and nobody is lost.
+fn divided_again_and_again(steps: &[Step]) {
+    let limited = |name| WorkloadSettings { limit: Some(LIMIT), ..WorkloadSettings::named(name) };
+    let workloads = Workloads::new(vec![limited("a"), limited("b")]);
+    let mut world = World::new(DatabaseSettings { workloads, ..settings(CAP) });
+    for step in steps {
+        take(&mut world, *step);
+        the_cap_holds(&world);
+        for workload in ["a", "b"] {
+            let hold = holding(&world, workload);
+            assert!(hold <= LIMIT, "{workload} holds {hold} of {LIMIT}");
+        }
+    }
+    world.settings[0].workloads =
+        Workloads::new(vec![WorkloadSettings::named("a"), WorkloadSettings::named("b")]);
+    everything_becomes_usable(&mut world);
+}
+
 /// What the nodes of a workload truly hold together is within its limit. (What is
 /// counted may be more after a restart: each ceiling counts until its node is back.)
 fn limits_hold(world: &World) {
     for workload in &world.core.databases(world.now)[0].workloads {
         let limit = workload.settings.limit.unwrap_or(u32::MAX);
-        let of_it = world.nodes.iter().filter(|(name, _)| workload_of(name) == &*workload.settings.name);
-        let hold: u32 = of_it.map(|(_, node)| node.holding()).sum();
+        let hold = holding(world, &workload.settings.name);
         assert!(hold <= limit, "{} holds {hold} of {limit}", workload.settings.name);
     }
+}
+
+/// What the nodes of a workload truly hold.
+fn holding(world: &World, workload: &str) -> u32 {
+    let of_it = world.nodes.iter().filter(|(name, _)| workload_of(name) == workload);
+    of_it.map(|(_, node)| node.holding()).sum()
 }
 
 /// Whatever shadow mode has granted, when it is off nothing is granted beyond the
@@ -292,6 +357,19 @@ proptest! {
         let limited = WorkloadSettings { limit: Some(3), ..WorkloadSettings::named("a") };
         let lent = WorkloadSettings { floor: 2, weight: 3, ..WorkloadSettings::named("b") };
         history(Admission::Fair { quantum: Duration::from_millis(100) }, &[limited, lent], &steps);
+    }
+
+    #[test]
+    fn workloads_change_while_they_are_in_use(
+        steps in prop::collection::vec(
+            prop_oneof![
+                12 => step(),
+                1 => (division(), division()).prop_map(|(one, other)| Step::Divide(one, other)),
+            ],
+            1..120,
+        ),
+    ) {
+        divided_again_and_again(&steps);
     }
 
     #[test]

@@ -38,9 +38,12 @@ type Set = (u32, u32, bool, Option<u32>);
 
 impl Division {
     fn workloads(self) -> Workloads {
-        let named = |(name, (weight, floor, keep, limit)): (&str, Set)| {
-            let floor = floor.min(limit.unwrap_or(u32::MAX));
-            WorkloadSettings { weight, floor, keep, limit, ..WorkloadSettings::named(name) }
+        let named = |(name, (weight, floor, keep, limit)): (&str, Set)| WorkloadSettings {
+            weight,
+            floor,
+            keep,
+            limit,
+            ..WorkloadSettings::named(name)
         };
         let settings = self.0.map(|settings| ["web", "batch"].into_iter().zip(settings).map(named).collect());
         Workloads::new(settings.unwrap_or_default())

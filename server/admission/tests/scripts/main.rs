@@ -5,6 +5,7 @@
 mod support;
 
 mod accounts;
+mod changed_workloads;
 mod explain;
 mod fairness;
 mod lost;
