@@ -3,7 +3,9 @@
 
 use leasehold_admission::{
     LossPolicy, SessionId,
-    durable::{Audit, Kind, Lease, Operator, Outcome, Override, OverrideValue, Session, Unary},
+    durable::{
+        Audit, Kind, Lease, Operator, Outcome, Override, OverrideValue, Session, Unary, WorkloadValue,
+    },
 };
 
 use crate::{Change, State, Store};
@@ -185,8 +187,17 @@ fn operator() -> Operator {
         Override { value: OverrideValue::Admission("unfair".to_owned()), until_unix_ms },
         Override { value: OverrideValue::QuantumMs(u64::MAX), until_unix_ms: None },
         Override { value: OverrideValue::Shadow(true), until_unix_ms },
+        of_workload(WorkloadValue::Weight(3), until_unix_ms),
+        of_workload(WorkloadValue::Floor(20), None),
+        of_workload(WorkloadValue::Keep(true), None),
+        of_workload(WorkloadValue::Limit(60), until_unix_ms),
+        of_workload(WorkloadValue::MaxWaiting(5_000), None),
     ];
     Operator { overrides, draining: true }
+}
+
+fn of_workload(value: WorkloadValue, until_unix_ms: Option<u64>) -> Override {
+    Override { value: OverrideValue::Workload { name: "web".into(), value }, until_unix_ms }
 }
 
 fn audit(what: &str) -> Audit {

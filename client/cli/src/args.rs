@@ -3,15 +3,19 @@
 //! the commands do.
 
 mod server_url;
+mod set;
 mod values;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::server_url::ServerUrl;
+pub(crate) use self::set::{Admission, SetArguments, Setting, Switch, WorkloadArguments};
 pub(crate) use self::values::{Milliseconds, SessionPrefix};
 use crate::error;
 
@@ -47,16 +51,6 @@ Examples:
   leasehold why web-1                      a node: at every database that it uses
   leasehold why 3f9a2c51d0b4               a session, by the first 8 digits of its id or more
   leasehold why report.py --database orders";
-
-const SET_EXAMPLES: &str = "\
-Overrides survive restarts of the server and stay until they end or are cleared.
-
-Examples:
-  leasehold set orders --cap 50 --for 30m       lease at most 50 tokens for half an hour
-  leasehold set orders --reserve 20             keep 20 connections back, until cleared
-  leasehold set orders --admission unfair       let tokens stay where they are used
-  leasehold set orders --shadow off             from now on the cap holds
-  leasehold set orders --clear cap,reserve      back to the configuration";
 
 const DRAIN_EXAMPLES: &str = "\
 What is held is recalled: unused connections close at once, those in use as they come
@@ -170,7 +164,7 @@ pub(crate) enum Command {
         database: Option<String>,
     },
     /// Override settings of a database, for a time or until cleared
-    #[command(after_help = SET_EXAMPLES)]
+    #[command(after_help = set::EXAMPLES)]
     Set(SetArguments),
     /// Grant nothing more of a database and let what is held run out
     #[command(after_help = DRAIN_EXAMPLES)]
@@ -195,114 +189,10 @@ pub(crate) struct DatabaseArgument {
     pub(crate) database: String,
 }
 
-/// What `set` changes.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]\n\
-                      \u{20}                           [--shadow on|off] [--for DURATION] [--clear SETTING]...",
-    group = ArgGroup::new("values").args(["cap", "reserve", "admission", "quantum", "shadow"]).multiple(true),
-    group = ArgGroup::new("changes")
-        .args(["cap", "reserve", "admission", "quantum", "shadow", "clear"])
-        .multiple(true)
-        .required(true)
-)]
-pub(crate) struct SetArguments {
-    /// Name of the database
-    #[arg(value_name = "DATABASE", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) database: String,
-
-    /// Lease at most N tokens
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::tokens())]
-    pub(crate) cap: Option<u32>,
-
-    /// Keep N connections back for people and tools
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::tokens())]
-    pub(crate) reserve: Option<u32>,
-
-    /// Who gets a token next: fair, strict or unfair
-    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
-    pub(crate) admission: Option<Admission>,
-
-    /// How far a younger waiter may pass an older one: 20ms to 1m, or 0ms for strict order
-    #[arg(long, value_name = "DURATION", value_parser = values::milliseconds)]
-    pub(crate) quantum: Option<Milliseconds>,
-
-    /// Grant everything, whatever the cap, and count what would have waited: on or off
-    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
-    pub(crate) shadow: Option<Switch>,
-
-    /// End the overrides of this call after DURATION, such as 90s, 30m or 2h
-    #[arg(long = "for", value_name = "DURATION", value_parser = values::positive_milliseconds, requires = "values")]
-    pub(crate) duration: Option<Milliseconds>,
-
-    /// First clear an override: cap, reserve, admission, quantum or shadow; may be repeated or a list
-    #[arg(long, value_name = "SETTING", value_enum, hide_possible_values = true, value_delimiter = ',')]
-    pub(crate) clear: Vec<Setting>,
-}
-
-/// Who gets a token next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Admission {
-    /// The longest waiting, within the quantum.
-    Fair,
-    /// The longest waiting, always.
-    Strict,
-    /// Whoever has a free one.
-    Unfair,
-}
-
-impl Admission {
-    /// The word of the API.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Admission::Fair => "fair",
-            Admission::Strict => "strict",
-            Admission::Unfair => "unfair",
-        }
-    }
-}
-
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    /// True.
-    On,
-    /// False.
-    Off,
-}
-
-/// A setting that can be overridden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Setting {
-    /// Most tokens leasable.
-    Cap,
-    /// Connections kept back.
-    Reserve,
-    /// Who gets a token next.
-    Admission,
-    /// How far a younger waiter may pass.
-    Quantum,
-    /// Whether everything is granted.
-    Shadow,
-}
-
-impl Setting {
-    /// The word of the API.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Setting::Cap => "cap",
-            Setting::Reserve => "reserve",
-            Setting::Admission => "admission",
-            Setting::Quantum => "quantum",
-            Setting::Shadow => "shadow",
-        }
-    }
-}
-
 /// The process's arguments. Help, the version and wrong usage are printed here;
 /// then the exit code is what is left to return.
 pub(crate) fn from_process() -> Result<Arguments, ExitCode> {
-    Arguments::try_parse().map_err(|problem| {
+    parsed(std::env::args_os()).map_err(|problem| {
         if problem.use_stderr() {
             eprint!("{}", usage_message(&problem));
             return ExitCode::from(error::EXIT_USAGE);
@@ -311,6 +201,24 @@ pub(crate) fn from_process() -> Result<Arguments, ExitCode> {
         let _ = problem.print();
         ExitCode::SUCCESS
     })
+}
+
+fn parsed(words: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Arguments, clap::Error> {
+    let arguments = Arguments::try_parse_from(words)?;
+    if let Command::Set(changes) = &arguments.command {
+        changes.fit_together().map_err(|problem| set_error(&problem))?;
+    }
+    Ok(arguments)
+}
+
+/// What clap's own rules cannot say of the arguments of `set`.
+fn set_error(problem: &str) -> clap::Error {
+    let mut command = Arguments::command();
+    command.build();
+    match command.find_subcommand_mut("set") {
+        Some(set) => set.error(ErrorKind::MissingRequiredArgument, problem),
+        None => command.error(ErrorKind::MissingRequiredArgument, problem),
+    }
 }
 
 /// Wrong usage in the form of all our errors. Clap says "error: …".

@@ -95,6 +95,8 @@ pub(crate) struct Override {
     pub(crate) value: String,
     /// Null when it stays until cleared.
     pub(crate) remaining_ms: Option<u64>,
+    /// Whose setting it is. Null when it is the database's.
+    pub(crate) workload: Option<String>,
 }
 
 /// A session with its leases.
@@ -180,8 +182,8 @@ impl From<v1::Database> for Database {
 
 impl From<v1::Override> for Override {
     fn from(found: v1::Override) -> Self {
-        let v1::Override { setting, value, remaining_ms } = found;
-        Override { setting, value, remaining_ms }
+        let v1::Override { setting, value, remaining_ms, workload } = found;
+        Override { setting, value, remaining_ms, workload: unless_empty(workload) }
     }
 }
 

@@ -1089,10 +1089,11 @@ pub struct Workload {
     /// Its part beside others that want more than there is. 1 to 1,000.
     #[prost(uint32, tag = "2")]
     pub weight: u32,
-    /// Tokens that it always gets when it has use for them, as configured.
+    /// Tokens that it always gets when it has use for them, as configured or overridden.
     #[prost(uint32, tag = "3")]
     pub floor: u32,
-    /// The same, in force: less while the cap is less than all floors together.
+    /// The same, in force: less while the cap is less than all floors together, or the
+    /// limit less than the floor.
     #[prost(uint32, tag = "4")]
     pub floor_in_force: u32,
     /// The floor is held free while it is not used. Otherwise it is lent.
@@ -1157,15 +1158,19 @@ pub struct Probe {
 /// One overridden setting.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Override {
-    /// "cap", "reserve", "admission" or "quantum".
+    /// "cap", "reserve", "admission", "quantum" or "shadow"; of a workload "weight",
+    /// "floor", "keep", "limit" or "max_waiting".
     #[prost(string, tag = "1")]
     pub setting: ::prost::alloc::string::String,
-    /// The value in force, as in the configuration.
+    /// The value in force, as in the configuration; "on" or "off" for a switch.
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
     /// Time until it ends, in milliseconds. Unset: it stays until cleared.
     #[prost(uint64, optional, tag = "3")]
     pub remaining_ms: ::core::option::Option<u64>,
+    /// The workload whose setting it is. Empty: it is the database's.
+    #[prost(string, tag = "4")]
+    pub workload: ::prost::alloc::string::String,
 }
 /// Asks for sessions.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1387,7 +1392,7 @@ pub struct Holder {
     pub lease: ::core::option::Option<Lease>,
 }
 /// Overrides settings of one database. Unset fields stay as they are.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SetOverrideRequest {
     /// Name of the database.
     #[prost(string, tag = "1")]
@@ -1413,6 +1418,37 @@ pub struct SetOverrideRequest {
     /// Shadow mode.
     #[prost(bool, optional, tag = "8")]
     pub shadow: ::core::option::Option<bool>,
+    /// What workloads may have; each at most once. All of the request is done, or
+    /// nothing.
+    #[prost(message, repeated, tag = "9")]
+    pub workloads: ::prost::alloc::vec::Vec<WorkloadOverride>,
+}
+/// Overrides settings of one workload. Unset fields stay as they are.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkloadOverride {
+    /// Name of the workload: one that the configuration has for the database, or
+    /// "default".
+    #[prost(string, tag = "1")]
+    pub workload: ::prost::alloc::string::String,
+    /// Its part beside others that want more than there is. 1 to 1,000.
+    #[prost(uint32, optional, tag = "2")]
+    pub weight: ::core::option::Option<u32>,
+    /// Tokens that it always gets when it has use for them. Not above the limit; all
+    /// floors together not above a cap that the configuration bounds.
+    #[prost(uint32, optional, tag = "3")]
+    pub floor: ::core::option::Option<u32>,
+    /// The floor is held free while it is not used. Otherwise it is lent.
+    #[prost(bool, optional, tag = "4")]
+    pub keep: ::core::option::Option<bool>,
+    /// Most tokens that it ever holds. At least 1.
+    #[prost(uint32, optional, tag = "5")]
+    pub limit: ::core::option::Option<u32>,
+    /// Most tasks that wait in it. At least 1.
+    #[prost(uint32, optional, tag = "6")]
+    pub max_waiting: ::core::option::Option<u32>,
+    /// First clears these overrides: "weight", "floor", "keep", "limit", "max_waiting".
+    #[prost(string, repeated, tag = "7")]
+    pub clear: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The database with its overrides.
 #[derive(Clone, PartialEq, ::prost::Message)]

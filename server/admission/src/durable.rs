@@ -102,7 +102,8 @@ pub struct Override {
     pub until_unix_ms: Option<u64>,
 }
 
-/// A setting that can be overridden.
+/// A setting that can be overridden. New ones come last, or records that were
+/// written before would be read as others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverrideValue {
@@ -116,6 +117,29 @@ pub enum OverrideValue {
     QuantumMs(u64),
     /// Shadow mode.
     Shadow(bool),
+    /// A setting of a workload.
+    Workload {
+        /// Its name.
+        name: Arc<str>,
+        /// The setting and its value.
+        value: WorkloadValue,
+    },
+}
+
+/// A setting of a workload that can be overridden.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkloadValue {
+    /// Its part beside others.
+    Weight(u32),
+    /// Tokens that it always gets when it has use for them.
+    Floor(u32),
+    /// Whether the floor is held free.
+    Keep(bool),
+    /// Most tokens that it ever holds.
+    Limit(u32),
+    /// Most tasks that wait in it.
+    MaxWaiting(u32),
 }
 
 /// One entry of the audit log.

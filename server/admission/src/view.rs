@@ -79,8 +79,8 @@ pub struct DatabaseView {
 pub struct WorkloadView {
     /// As it was set.
     pub settings: WorkloadSettings,
-    /// The floor in force: less than was set while the cap is less than all
-    /// floors.
+    /// The floor in force: less than was set while it is above the limit, or the
+    /// cap is less than all floors.
     pub floor: u32,
     /// Tokens that count against its limit, quarantined ones included.
     pub held: u32,

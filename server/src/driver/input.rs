@@ -8,7 +8,7 @@ use leasehold_admission::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::overrides::{OverrideRequest, OverrideStatus};
+use super::overrides::{Contradiction, OverrideRequest, OverrideStatus};
 
 /// One thing for the driver to take.
 pub(super) enum Input {
@@ -146,8 +146,8 @@ pub enum AdminRefusal {
     /// It was done, and the store failed at it: it will be made durable when the
     /// store works again.
     NotDurable(String),
-    /// A static cap has no reserve.
-    NoReserve,
+    /// It contradicts what is set otherwise; nothing was changed.
+    Contradicts(Contradiction),
     /// No session has an id that starts like this.
     UnknownSession,
     /// So many sessions have an id that starts like this.

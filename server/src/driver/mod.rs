@@ -48,7 +48,10 @@ pub use self::{
         AdminAction, AdminRefusal, AdminReply, DatabaseStatus, Health, Outgoing, Place, Snapshot, Subject,
     },
     operators::AUDIT_ENTRIES,
-    overrides::{OverrideRequest, OverrideStatus, Setting, admission_named},
+    overrides::{
+        Contradiction, OverrideRequest, OverrideStatus, Setting, WorkloadOverride, WorkloadSetting,
+        admission_named,
+    },
 };
 use crate::{
     clock::{self, Clock},

@@ -31,7 +31,10 @@ pub(super) fn log(note: &Note, names: &[Arc<str>]) {
         }
         Note::CapChanged { database, from, to } => info!(database = name(database), from, to, "cap changed"),
         Note::FloorsFitted { database, set, in_force } if in_force < set => {
-            warn!(database = name(database), set, in_force, "floors of workloads scaled down to the cap");
+            warn!(
+                database = name(database),
+                set, in_force, "floors of workloads scaled down to what cap and limits allow"
+            );
         }
         Note::FloorsFitted { database, set, .. } => {
             info!(database = name(database), set, "floors of workloads are in force");

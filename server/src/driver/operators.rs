@@ -61,7 +61,7 @@ impl Operators {
         now_unix_ms: u64,
     ) -> Result<Reconfigured, AdminRefusal> {
         let (name, layers) = &mut self.databases[database.0 as usize];
-        layers.set(request, now_unix_ms).map_err(|_| AdminRefusal::NoReserve)?;
+        layers.set(request, now_unix_ms).map_err(AdminRefusal::Contradicts)?;
         let what = format!("set {name}: {}", words(request));
         Ok(self.reconfigured(database, who, what, now_unix_ms))
     }
@@ -131,6 +131,8 @@ fn words(request: &OverrideRequest) -> String {
     words.extend(request.reserve.map(|reserve| format!("reserve {reserve}")));
     words.extend(request.admission.map(|admission| format!("admission {admission}")));
     words.extend(request.quantum.map(|quantum| format!("quantum {} ms", quantum.as_millis())));
+    words.extend(request.shadow.map(|shadow| format!("shadow {}", if shadow { "on" } else { "off" })));
+    words.extend(request.workloads.iter().map(ToString::to_string));
     words.extend(request.duration.map(|duration| format!("for {} s", duration.as_secs_f64())));
     words.join(", ")
 }

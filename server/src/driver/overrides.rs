@@ -1,14 +1,17 @@
 //! The settings of a database: the configuration, with what operators have set
 //! on top. Knows nothing of the core, of clocks or of the store.
 
+mod workloads;
+
 use std::{fmt, mem::discriminant, sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Admission, DatabaseSettings, LossPolicy, WorkloadSettings, Workloads,
+    Admission, DatabaseSettings, LossPolicy, Workloads,
     durable::{Operator, Override, OverrideValue},
 };
 
-use crate::config::{self, DatabaseConfig, Source, WorkloadConfig};
+pub use self::workloads::{WorkloadOverride, WorkloadSetting};
+use crate::config::{self, DatabaseConfig, Source};
 
 /// Settings that can be overridden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct OverrideRequest {
     pub quantum: Option<Duration>,
     /// Shadow mode.
     pub shadow: Option<bool>,
+    /// What workloads may have; each at most once.
+    pub workloads: Vec<WorkloadOverride>,
     /// How long it lasts. None: until it is cleared.
     pub duration: Option<Duration>,
 }
@@ -72,10 +77,41 @@ pub(super) struct Layers {
     operator: Operator,
 }
 
-/// A database whose cap is static has no connections of others to keep back
-/// some from.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoReserve;
+/// Why a request is not done: it contradicts what is set otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// A database whose cap is static has no connections of others to keep back
+    /// some from.
+    NoReserve,
+    /// The database has no workload of this name.
+    UnknownWorkload {
+        /// The name.
+        name: Arc<str>,
+        /// Those that it has.
+        known: Vec<Arc<str>>,
+    },
+    /// A workload would have a floor that it may not hold.
+    FloorAboveLimit {
+        /// Its name.
+        workload: Arc<str>,
+        /// The floor there would be.
+        floor: u32,
+        /// The limit there would be.
+        limit: u32,
+    },
+    /// Nothing can be kept of a floor of nothing.
+    KeepWithoutFloor {
+        /// Name of the workload.
+        workload: Arc<str>,
+    },
+    /// The floors can never all be in force.
+    FloorsAboveCap {
+        /// All of them together.
+        floors: u64,
+        /// The upper bound of the cap.
+        cap: u32,
+    },
+}
 
 impl Layers {
     /// What a store has kept may be from another configuration: a reserve for
@@ -93,12 +129,20 @@ impl Layers {
         self.operator.draining = draining;
     }
 
-    /// Clears and sets overrides.
-    pub(super) fn set(&mut self, request: &OverrideRequest, now_unix_ms: u64) -> Result<(), NoReserve> {
+    /// Clears and sets overrides: all that is asked for, or nothing.
+    pub(super) fn set(&mut self, request: &OverrideRequest, now_unix_ms: u64) -> Result<(), Contradiction> {
         if request.reserve.is_some() && self.configured.watched().is_none() {
-            return Err(NoReserve);
+            return Err(Contradiction::NoReserve);
         }
-        self.operator.overrides.retain(|kept| !request.clear.contains(&setting(&kept.value)));
+        let mut changed = self.clone();
+        changed.put(request, now_unix_ms);
+        workloads::check(request, self, &changed)?;
+        *self = changed;
+        Ok(())
+    }
+
+    fn put(&mut self, request: &OverrideRequest, now_unix_ms: u64) {
+        self.operator.overrides.retain(|kept| !request.clears(&kept.value));
         let until_unix_ms = request.duration.map(|duration| now_unix_ms.saturating_add(millis(duration)));
         let values = [
             request.cap.map(OverrideValue::Cap),
@@ -107,11 +151,11 @@ impl Layers {
             request.quantum.map(|quantum| OverrideValue::QuantumMs(millis(quantum))),
             request.shadow.map(OverrideValue::Shadow),
         ];
-        for value in values.into_iter().flatten() {
-            self.operator.overrides.retain(|kept| discriminant(&kept.value) != discriminant(&value));
+        let of_workloads = request.workloads.iter().flat_map(WorkloadOverride::values);
+        for value in values.into_iter().flatten().chain(of_workloads) {
+            self.operator.overrides.retain(|kept| !are_of_one_setting(&kept.value, &value));
             self.operator.overrides.push(Override { value, until_unix_ms });
         }
-        Ok(())
     }
 
     /// Ends overrides whose time has come. True if there were any.
@@ -146,6 +190,7 @@ impl Layers {
         let mut admission = self.configured.admission;
         let mut quantum = self.configured.quantum;
         let mut shadow = self.configured.shadow;
+        let mut workloads = workloads::configured(&self.configured.workloads);
         for kept in &self.operator.overrides {
             match &kept.value {
                 OverrideValue::Cap(value) => cap = Some(*value),
@@ -154,6 +199,7 @@ impl Layers {
                 OverrideValue::Admission(name) => admission = admission_named(name).unwrap_or(admission),
                 OverrideValue::QuantumMs(value) => quantum = Duration::from_millis(*value),
                 OverrideValue::Shadow(value) => shadow = *value,
+                OverrideValue::Workload { name, value } => workloads::apply(&mut workloads, name, value),
             }
         }
         DatabaseSettings {
@@ -174,20 +220,8 @@ impl Layers {
             fence_grace: self.configured.fence_grace,
             draining: self.operator.draining,
             shadow,
-            workloads: Workloads::new(self.configured.workloads.iter().map(workload).collect()),
+            workloads: Workloads::new(workloads),
         }
-    }
-}
-
-fn workload(configured: &WorkloadConfig) -> WorkloadSettings {
-    let WorkloadConfig { name, weight, floor, keep, limit, max_waiting } = configured;
-    WorkloadSettings {
-        name: Arc::from(name.as_str()),
-        weight: *weight,
-        floor: *floor,
-        keep: *keep,
-        limit: *limit,
-        max_waiting: *max_waiting,
     }
 }
 
@@ -198,13 +232,39 @@ pub fn admission_named(name: &str) -> Option<config::Admission> {
         .find(|admission| admission.to_string() == name)
 }
 
-fn setting(value: &OverrideValue) -> Setting {
-    match value {
-        OverrideValue::Cap(_) => Setting::Cap,
-        OverrideValue::Reserve(_) => Setting::Reserve,
-        OverrideValue::Admission(_) => Setting::Admission,
-        OverrideValue::QuantumMs(_) => Setting::Quantum,
-        OverrideValue::Shadow(_) => Setting::Shadow,
+impl OverrideRequest {
+    /// Whether anything is to be overridden, and not only cleared.
+    pub fn sets_anything(&self) -> bool {
+        let of_database = self.cap.is_some()
+            || self.reserve.is_some()
+            || self.admission.is_some()
+            || self.quantum.is_some()
+            || self.shadow.is_some();
+        of_database || self.workloads.iter().any(WorkloadOverride::sets_anything)
+    }
+
+    fn clears(&self, kept: &OverrideValue) -> bool {
+        let setting = match kept {
+            OverrideValue::Cap(_) => Setting::Cap,
+            OverrideValue::Reserve(_) => Setting::Reserve,
+            OverrideValue::Admission(_) => Setting::Admission,
+            OverrideValue::QuantumMs(_) => Setting::Quantum,
+            OverrideValue::Shadow(_) => Setting::Shadow,
+            OverrideValue::Workload { name, value } => {
+                return self.workloads.iter().any(|workload| workload.clears(name, value));
+            }
+        };
+        self.clear.contains(&setting)
+    }
+}
+
+fn are_of_one_setting(one: &OverrideValue, other: &OverrideValue) -> bool {
+    match (one, other) {
+        (
+            OverrideValue::Workload { name, value },
+            OverrideValue::Workload { name: owner, value: of_other },
+        ) => name == owner && discriminant(value) == discriminant(of_other),
+        (one, other) => discriminant(one) == discriminant(other),
     }
 }
 
@@ -217,7 +277,7 @@ mod tests {
     use super::*;
     use crate::config::DatabaseName;
 
-    fn layers() -> Layers {
+    pub(super) fn layers() -> Layers {
         let configured = DatabaseConfig {
             name: DatabaseName::new("orders").expect("the name has the right form"),
             source: Source::Static { cap: 100 },
@@ -324,7 +384,7 @@ mod tests {
     fn a_static_cap_has_no_reserve() {
         let request = OverrideRequest { cap: Some(1), reserve: Some(5), ..OverrideRequest::default() };
         let mut layers = layers();
-        assert_eq!(layers.set(&request, 0), Err(NoReserve));
+        assert_eq!(layers.set(&request, 0), Err(Contradiction::NoReserve));
         assert_eq!(layers.operator(), &Operator::default());
     }
 }

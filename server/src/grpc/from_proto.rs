@@ -10,7 +10,10 @@ use uuid::Uuid;
 
 use crate::{
     config::{self, limits},
-    driver::{AcquireCall, HelloMessage, OverrideRequest, Place, Setting, Subject, admission_named},
+    driver::{
+        AcquireCall, HelloMessage, OverrideRequest, Place, Setting, Subject, WorkloadOverride,
+        WorkloadSetting, admission_named,
+    },
 };
 
 /// Length of a name, in bytes of UTF-8.
@@ -31,6 +34,9 @@ const LEASE_TOKENS: RangeInclusive<u32> = 1..=10_000;
 const MAX_WAIT_MS: u64 = 600_000;
 /// Longest override that ends by itself, in milliseconds.
 const OVERRIDE_MS: RangeInclusive<u64> = 1..=366 * 24 * 60 * 60 * 1_000;
+/// Most workloads of one override: all that a database can have, the default among
+/// them.
+const WORKLOAD_OVERRIDES: usize = limits::WORKLOADS + 1;
 /// Digits that name a session.
 const SESSION_DIGITS: RangeInclusive<usize> = 8..=32;
 
@@ -172,6 +178,7 @@ pub(super) fn override_request(request: &v1::SetOverrideRequest) -> Result<Overr
     if let Some(duration_ms) = request.duration_ms {
         within("duration_ms", duration_ms, &OVERRIDE_MS)?;
     }
+    let workloads = workload_overrides(&request.workloads)?;
     let parsed = OverrideRequest {
         clear,
         cap: request.cap,
@@ -179,20 +186,69 @@ pub(super) fn override_request(request: &v1::SetOverrideRequest) -> Result<Overr
         admission,
         quantum: request.quantum_ms.map(Duration::from_millis),
         shadow: request.shadow,
+        workloads,
         duration: request.duration_ms.map(Duration::from_millis),
     };
-    let sets = parsed.cap.is_some()
-        || parsed.reserve.is_some()
-        || parsed.admission.is_some()
-        || parsed.quantum.is_some()
-        || parsed.shadow.is_some();
-    match (sets, parsed.clear.is_empty()) {
+    // A workload that is named has something set or cleared.
+    match (parsed.sets_anything(), parsed.clear.is_empty() && parsed.workloads.is_empty()) {
         (false, true) => Err(invalid("cap", "and all other settings are unset: there is nothing to change")),
         (false, false) if parsed.duration.is_some() => {
             Err(invalid("duration_ms", "is set, but no setting that it could be for"))
         }
         (true, _) | (false, false) => Ok(parsed),
     }
+}
+
+fn workload_overrides(overrides: &[v1::WorkloadOverride]) -> Result<Vec<WorkloadOverride>, Refused> {
+    if overrides.len() > WORKLOAD_OVERRIDES {
+        let count = overrides.len();
+        let problem = format!("has {count} entries, at most {WORKLOAD_OVERRIDES} are allowed");
+        return Err(invalid("workloads", problem));
+    }
+    let mut parsed: Vec<WorkloadOverride> = Vec::new();
+    for (at, request) in overrides.iter().enumerate() {
+        let path = format!("workloads[{at}].");
+        let one = workload_override(&path, request)?;
+        if parsed.iter().any(|before| before.name == one.name) {
+            let problem = format!("names `{}` for the second time", one.name);
+            return Err(invalid(format!("{path}workload"), problem));
+        }
+        parsed.push(one);
+    }
+    Ok(parsed)
+}
+
+fn workload_override(path: &str, request: &v1::WorkloadOverride) -> Result<WorkloadOverride, Refused> {
+    let field = |name: &str| format!("{path}{name}");
+    let v1::WorkloadOverride { workload, weight, floor, keep, limit, max_waiting, clear } = request;
+    text(&field("workload"), workload)?;
+    if workload.is_empty() {
+        return Err(invalid(field("workload"), "is missing"));
+    }
+    let counts = [
+        ("weight", *weight, limits::WEIGHT),
+        ("floor", *floor, limits::FLOOR),
+        ("limit", *limit, limits::LIMIT),
+        ("max_waiting", *max_waiting, limits::MAX_WAITING),
+    ];
+    for (name, count, bounds) in counts {
+        if let Some(count) = count {
+            within(&field(name), count, &bounds)?;
+        }
+    }
+    let parsed = WorkloadOverride {
+        name: Arc::from(workload.as_str()),
+        clear: clear.iter().map(|name| workload_setting(path, name)).collect::<Result<_, _>>()?,
+        weight: *weight,
+        floor: *floor,
+        keep: *keep,
+        limit: *limit,
+        max_waiting: *max_waiting,
+    };
+    if !parsed.sets_anything() && parsed.clear.is_empty() {
+        return Err(invalid(field("weight"), "and all other settings are unset: there is nothing to change"));
+    }
+    Ok(parsed)
 }
 
 /// Reads the first digits of a session's id.
@@ -313,10 +369,19 @@ fn within<T: PartialOrd + Copy + std::fmt::Display>(
 }
 
 fn setting(name: &str) -> Result<Setting, Refused> {
-    [Setting::Cap, Setting::Reserve, Setting::Admission, Setting::Quantum]
+    [Setting::Cap, Setting::Reserve, Setting::Admission, Setting::Quantum, Setting::Shadow]
         .into_iter()
         .find(|setting| setting.to_string() == name)
-        .ok_or_else(|| invalid("clear", "names a setting that is not cap, reserve, admission or quantum"))
+        .ok_or_else(|| {
+            invalid("clear", "names a setting that is not cap, reserve, admission, quantum or shadow")
+        })
+}
+
+fn workload_setting(path: &str, name: &str) -> Result<WorkloadSetting, Refused> {
+    WorkloadSetting::ALL.into_iter().find(|setting| setting.to_string() == name).ok_or_else(|| {
+        let problem = "names a setting that is not weight, floor, keep, limit or max_waiting";
+        invalid(format!("{path}clear"), problem)
+    })
 }
 
 fn admission(name: &str) -> Result<config::Admission, Refused> {

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Admission, Allotment, Close, DatabaseView, LeaseView, LossPolicy, ProbeState, Recall, SessionId,
-    SessionState, SessionView, UnaryReply, Welcome, WorkloadSettings, WorkloadView, durable::OverrideValue,
+    SessionState, SessionView, UnaryReply, Welcome, WorkloadSettings, WorkloadView,
+    durable::{OverrideValue, WorkloadValue},
 };
 use leasehold_proto::v1::{self, server_message::Kind};
 use tonic::Status;
@@ -13,7 +14,8 @@ use uuid::Uuid;
 
 use super::from_proto::Refused;
 use crate::driver::{
-    AdminRefusal, DatabaseStatus, DriverHandle, Health, Outgoing, OverrideStatus, Place, Snapshot, Unanswered,
+    AdminRefusal, Contradiction, DatabaseStatus, DriverHandle, Health, Outgoing, OverrideStatus, Place,
+    Snapshot, Unanswered,
 };
 
 /// Keep-alives of a node in one time to live.
@@ -190,12 +192,31 @@ pub(super) fn not_done(refusal: AdminRefusal) -> Status {
         AdminRefusal::NotDurable(error) => Status::unavailable(format!(
             "the change is in force, but will be durable only when the store works again: {error}"
         )),
-        AdminRefusal::NoReserve => Status::failed_precondition(
-            "`reserve` has no meaning for a database whose cap is static: set `cap` instead",
-        ),
+        AdminRefusal::Contradicts(contradiction) => contradicts(&contradiction),
         AdminRefusal::UnknownSession => Status::not_found("no session has an id that starts like this"),
         AdminRefusal::AmbiguousSession(count) => Status::failed_precondition(format!(
             "{count} sessions have an id that starts like this: give more digits"
+        )),
+    }
+}
+
+fn contradicts(contradiction: &Contradiction) -> Status {
+    match contradiction {
+        Contradiction::NoReserve => Status::failed_precondition(
+            "`reserve` has no meaning for a database whose cap is static: set `cap` instead",
+        ),
+        Contradiction::UnknownWorkload { name, known } => {
+            let known = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            Status::not_found(format!("no workload `{name}` at this database, which has {known}"))
+        }
+        Contradiction::FloorAboveLimit { workload, floor, limit } => Status::failed_precondition(format!(
+            "the workload `{workload}` would have a floor of {floor}, above its limit of {limit}; nothing was changed"
+        )),
+        Contradiction::KeepWithoutFloor { workload } => Status::failed_precondition(format!(
+            "`keep` does nothing while the floor of the workload `{workload}` is 0: set `floor` with it"
+        )),
+        Contradiction::FloorsAboveCap { floors, cap } => Status::failed_precondition(format!(
+            "the floors of all workloads would be {floors} together, above the cap of {cap}; nothing was changed"
         )),
     }
 }
@@ -337,14 +358,29 @@ fn unseen(view: &DatabaseView) -> Option<String> {
 }
 
 fn override_in_force(status: OverrideStatus) -> v1::Override {
+    let mut workload = String::new();
     let (setting, value) = match status.value {
         OverrideValue::Cap(cap) => ("cap", cap.to_string()),
         OverrideValue::Reserve(reserve) => ("reserve", reserve.to_string()),
         OverrideValue::Admission(admission) => ("admission", admission),
         OverrideValue::QuantumMs(quantum) => ("quantum", format!("{quantum}ms")),
-        OverrideValue::Shadow(shadow) => ("shadow", if shadow { "on" } else { "off" }.to_owned()),
+        OverrideValue::Shadow(shadow) => ("shadow", switch(shadow)),
+        OverrideValue::Workload { name, value } => {
+            workload = String::from(&*name);
+            match value {
+                WorkloadValue::Weight(weight) => ("weight", weight.to_string()),
+                WorkloadValue::Floor(floor) => ("floor", floor.to_string()),
+                WorkloadValue::Keep(keep) => ("keep", switch(keep)),
+                WorkloadValue::Limit(limit) => ("limit", limit.to_string()),
+                WorkloadValue::MaxWaiting(most) => ("max_waiting", most.to_string()),
+            }
+        }
     };
-    v1::Override { setting: setting.to_owned(), value, remaining_ms: status.remaining.map(millis) }
+    v1::Override { setting: setting.to_owned(), value, remaining_ms: status.remaining.map(millis), workload }
+}
+
+fn switch(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
 }
 
 /// Sessions, ordered by node and id.

@@ -3,11 +3,16 @@
 //! nothing of stores.
 
 use std::io::{self, BufRead, Write};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use leasehold_admission::SessionId;
-use leasehold_admission::durable::{Audit, Kind, Lease, Operator, OverrideValue, Session, State, Unary};
+use leasehold_admission::durable::{
+    Audit, Kind, Lease, Operator, OverrideValue, Session, State, Unary, WorkloadValue,
+};
 use serde::{Deserialize, Serialize};
+
+use crate::config::limits;
 
 /// The format that is written, and the only one that is read.
 const FORMAT: u32 = 1;
@@ -194,6 +199,10 @@ fn within_bounds(line: &Line) -> Result<(), String> {
                 | OverrideValue::QuantumMs(_)
                 | OverrideValue::Shadow(_) => Ok(()),
                 OverrideValue::Admission(name) => text("admission", name),
+                OverrideValue::Workload { name, value } => {
+                    text("name", name)?;
+                    override_of_a_workload(value)
+                }
             })
         }
         Line::Audit { sequence: _, entry: Audit { unix_ms: _, who, what } } => {
@@ -201,6 +210,21 @@ fn within_bounds(line: &Line) -> Result<(), String> {
             text("what", what)
         }
         Line::End { records: _ } => Ok(()),
+    }
+}
+
+fn override_of_a_workload(value: &WorkloadValue) -> Result<(), String> {
+    let within = |field: &str, value: u32, bounds: RangeInclusive<u32>| {
+        let (least, most) = (bounds.start(), bounds.end());
+        let problem = || format!("`{field}` is {value}, and must be {least} to {most}");
+        bounds.contains(&value).then_some(()).ok_or_else(problem)
+    };
+    match value {
+        WorkloadValue::Weight(weight) => within("weight", *weight, limits::WEIGHT),
+        WorkloadValue::Floor(floor) => within("floor", *floor, limits::FLOOR),
+        WorkloadValue::Keep(_) => Ok(()),
+        WorkloadValue::Limit(limit) => within("limit", *limit, limits::LIMIT),
+        WorkloadValue::MaxWaiting(most) => within("max_waiting", *most, limits::MAX_WAITING),
     }
 }
 

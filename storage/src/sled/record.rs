@@ -192,6 +192,7 @@ fn show(key: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_admission::durable::{Override, OverrideValue};
     use proptest::{collection::vec, prelude::*, sample::Index};
 
     use super::*;
@@ -285,6 +286,31 @@ mod tests {
         }
         let elsewhere = named_key(CAP, "others");
         assert!(matches!(decode::<u32>(&elsewhere, &record), Err(Fault::Damaged(_))));
+    }
+
+    /// As it was written before workloads could be overridden.
+    #[test]
+    fn an_operators_record_of_before_is_read() {
+        let key = named_key(OPERATOR, "orders");
+        let overrides: [&[u8]; 5] = [
+            &[0, 80, 0],
+            &[1, 5, 0],
+            &[2, 6, b'u', b'n', b'f', b'a', b'i', b'r', 1, 7],
+            &[3, 20, 0],
+            &[4, 1, 0],
+        ];
+        let payload = [&[5], &overrides.concat()[..], &[1]].concat();
+        let mut state = State::default();
+        read_into(&mut state, &key, &sealed(&key, 1, &payload)).expect("it is read");
+        let value = |value, until_unix_ms| Override { value, until_unix_ms };
+        let overrides = vec![
+            value(OverrideValue::Cap(80), None),
+            value(OverrideValue::Reserve(5), None),
+            value(OverrideValue::Admission("unfair".to_owned()), Some(7)),
+            value(OverrideValue::QuantumMs(20), None),
+            value(OverrideValue::Shadow(true), None),
+        ];
+        assert_eq!(state.operators["orders"], Operator { overrides, draining: true });
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What is accepted, what is refused, and the help that people read.
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
-use super::{Arguments, Command, Format, Milliseconds, usage_message};
+use super::{Arguments, Command, Format, Milliseconds, Setting, Switch, parsed, usage_message};
 
 fn parse(line: &str) -> Result<Arguments, String> {
-    Arguments::try_parse_from(line.split(' ')).map_err(|problem| usage_message(&problem))
+    parsed(line.split(' ')).map_err(|problem| usage_message(&problem))
 }
 
 fn refused(line: &str) -> String {
@@ -49,22 +49,81 @@ fn a_set_with_everything() {
 }
 
 #[test]
-fn wrong_usage_is_explained() {
-    insta::assert_snapshot!(refused("leasehold set orders"), @"
+fn a_set_of_a_workload() {
+    let line = "leasehold set orders --workload web --weight 3 --floor 0 --keep on --limit 60 --max-waiting 5000 --for 30m";
+    let Command::Set(changes) = parse(line).unwrap().command else { panic!("not a set") };
+    let of = &changes.of_workload;
+    assert_eq!((of.workload.as_deref(), of.weight, of.floor), (Some("web"), Some(3), Some(0)));
+    assert_eq!((of.keep, of.limit, of.max_waiting), (Some(Switch::On), Some(60), Some(5_000)));
+    assert_eq!(changes.duration, Some(Milliseconds(1_800_000)));
+    for clear in ["max-waiting", "max_waiting"] {
+        let line = format!("leasehold set orders --workload web --clear weight,cap,{clear}");
+        let Command::Set(changes) = parse(&line).unwrap().command else { panic!("not a set") };
+        assert_eq!(changes.clear, [Setting::Weight, Setting::Cap, Setting::MaxWaiting]);
+    }
+}
+
+#[test]
+fn what_is_of_a_workload_names_it() {
+    insta::assert_snapshot!(refused("leasehold set orders --weight 3"), @"
     leasehold: the following required arguments were not provided:
-      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>|--clear <SETTING>>
+      --workload <NAME>
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
                                 [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(refused("leasehold set orders --clear cap,max-waiting"), @"
+    leasehold: '--clear max-waiting' needs '--workload <NAME>': it is a setting of a workload
+
+    Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(refused("leasehold set orders --workload web --cap 5"), @"
+    leasehold: '--workload web' needs something to set, or to clear, of the workload
+
+    Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(refused("leasehold set orders --workload web --weight 1001"), @"
+    leasehold: invalid value '1001' for '--weight <N>': 1001 is not in 1..=1000
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    insta::assert_snapshot!(refused("leasehold set orders"), @"
+    leasehold: the following required arguments were not provided:
+      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>|--weight <N>|--floor <N>|--keep <on|off>|--limit <N>|--max-waiting <N>|--clear <SETTING>>
+
+    Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
+                                [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
 
     For more information, try '--help'.
     ");
     insta::assert_snapshot!(refused("leasehold set orders --clear cap --for 30m"), @"
     leasehold: the following required arguments were not provided:
-      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>>
+      <--cap <N>|--reserve <N>|--admission <MODE>|--quantum <DURATION>|--shadow <on|off>|--weight <N>|--floor <N>|--keep <on|off>|--limit <N>|--max-waiting <N>>
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
                                 [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
 
     For more information, try '--help'.
     ");
@@ -155,6 +214,8 @@ fn help_of_set() {
 
     Usage: leasehold set <DATABASE> [--cap N] [--reserve N] [--admission MODE] [--quantum DURATION]
                                 [--shadow on|off] [--for DURATION] [--clear SETTING]...
+           leasehold set <DATABASE> --workload NAME [--weight N] [--floor N] [--keep on|off]
+                                [--limit N] [--max-waiting N] [--for DURATION] [--clear SETTING]...
 
     Arguments:
       <DATABASE>  Name of the database
@@ -168,9 +229,18 @@ fn help_of_set() {
           --shadow <on|off>     Grant everything, whatever the cap, and count what would have waited: on
                                 or off
           --for <DURATION>      End the overrides of this call after DURATION, such as 90s, 30m or 2h
-          --clear <SETTING>     First clear an override: cap, reserve, admission, quantum or shadow; may
-                                be repeated or a list
+          --clear <SETTING>     First clear an override: cap, reserve, admission, quantum or shadow;
+                                with --workload also weight, floor, keep, limit or max-waiting; may be
+                                repeated or a list
       -h, --help                Print help
+
+    Options of a workload:
+          --workload <NAME>  Set or clear what this workload of the database may have
+          --weight <N>       Its part beside others that want more than there is: 1 to 1000
+          --floor <N>        Tokens that it always gets when it has use for them; 0: none
+          --keep <on|off>    Hold the floor free while it is not used: on or off
+          --limit <N>        Most tokens that it ever holds
+          --max-waiting <N>  Most tasks that wait in it; more are refused at once
 
     Global options:
           --server <URL>         Server to talk to: http://HOST:PORT, HOST:PORT, HOST or [IPV6]:PORT
@@ -178,7 +248,8 @@ fn help_of_set() {
       -o, --output <table|json>  Tables for people, JSON for programs [default: table]
           --timeout <DURATION>   Longest wait for the connection, and then for the answer [default: 5s]
 
-    Overrides survive restarts of the server and stay until they end or are cleared.
+    Overrides survive restarts of the server and stay until they end or are cleared. All that
+    one call asks for is done, or nothing.
 
     Examples:
       leasehold set orders --cap 50 --for 30m       lease at most 50 tokens for half an hour
@@ -186,6 +257,9 @@ fn help_of_set() {
       leasehold set orders --admission unfair       let tokens stay where they are used
       leasehold set orders --shadow off             from now on the cap holds
       leasehold set orders --clear cap,reserve      back to the configuration
+      leasehold set orders --workload web --weight 3 --floor 20 --for 30m
+                                                    more for web, for half an hour
+      leasehold set orders --workload web --clear weight,floor
     ");
 }
 

@@ -14,10 +14,29 @@ const SESSION_DIGITS_MIN: usize = 8;
 
 /// Most tokens or connections that the server takes for a setting.
 const MOST_TOKENS: i64 = 1_000_000;
+/// The greatest weight of a workload.
+const HEAVIEST: i64 = 1_000;
+/// Most tasks that the server takes for a bound of those that wait.
+const MOST_TASKS: i64 = 10_000_000;
 
 /// Reads a count of tokens or connections, within the server's own bounds.
 pub(crate) fn tokens() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(1..=MOST_TOKENS)
+}
+
+/// As [`tokens`]; zero is a count too.
+pub(crate) fn tokens_or_none() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(0..=MOST_TOKENS)
+}
+
+/// Reads the weight of a workload, within the server's own bounds.
+pub(crate) fn weight() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=HEAVIEST)
+}
+
+/// Reads a count of tasks, within the server's own bounds.
+pub(crate) fn tasks() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=MOST_TASKS)
 }
 
 /// A duration in whole milliseconds, the unit of the API.

@@ -55,6 +55,7 @@ pub(super) fn troubled_database() -> Database {
         setting: setting.to_owned(),
         value: value.to_owned(),
         remaining_ms,
+        workload: String::new(),
     };
     Database {
         name: "billing".to_owned(),
@@ -89,10 +90,8 @@ pub(super) fn half_seen_database() -> Database {
     Database { name: "shop".to_owned(), probe: Some(probe), ..database() }
 }
 
-/// A watched database that workloads divide, and whose cap has fallen below
-/// their floors.
-pub(super) fn divided_database() -> Database {
-    let workload = |name: &str, weight, held, waiting| Workload {
+fn workload(name: &str, weight: u32, held: u32, waiting: u32) -> Workload {
+    Workload {
         name: name.to_owned(),
         weight,
         held,
@@ -101,11 +100,38 @@ pub(super) fn divided_database() -> Database {
         waiting,
         sessions: 2,
         ..Workload::default()
-    };
+    }
+}
+
+/// A watched database that workloads divide, and whose cap has fallen below
+/// their floors.
+pub(super) fn divided_database() -> Database {
     let web = Workload { floor: 60, floor_in_force: 30, keep: true, ..workload("web", 3, 33, 2) };
     let batch =
         Workload { limit: Some(25), max_waiting: Some(500), refused: 12, ..workload("batch", 1, 17, 500) };
     Database { workloads: vec![workload("default", 1, 0, 0), batch, web], ..database() }
+}
+
+/// A database whose operator changes what workloads may have, and had set more than
+/// there is.
+pub(super) fn redivided_database() -> Database {
+    let overridden = |workload: &str, setting: &str, value: &str, remaining_ms| Override {
+        setting: setting.to_owned(),
+        value: value.to_owned(),
+        remaining_ms,
+        workload: workload.to_owned(),
+    };
+    let web = Workload { floor: 80, floor_in_force: 40, limit: Some(60), ..workload("web", 3, 33, 2) };
+    let batch = Workload { floor: 90, floor_in_force: 60, ..workload("batch", 1, 17, 500) };
+    Database {
+        cap: 100,
+        workloads: vec![workload("default", 1, 0, 0), batch, web],
+        overrides: vec![
+            overridden("web", "floor", "80", Some(1_500_000)),
+            overridden("batch", "floor", "90", None),
+        ],
+        ..database()
+    }
 }
 
 /// A database in shadow mode.

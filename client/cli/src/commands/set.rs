@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use leasehold_proto::v1::{SetOverrideReply, SetOverrideRequest};
+use leasehold_proto::v1::{SetOverrideReply, SetOverrideRequest, WorkloadOverride};
 use serde::Serialize;
 
-use super::status::describe_override;
-use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch};
+use super::status::{describe_override, floors};
+use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch, WorkloadArguments};
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::output::{Output, Report, human};
@@ -41,8 +41,28 @@ fn request(changes: &SetArguments) -> SetOverrideRequest {
         quantum_ms: milliseconds(changes.quantum),
         shadow: changes.shadow.map(|shadow| shadow == Switch::On),
         duration_ms: milliseconds(changes.duration),
-        clear: changes.clear.iter().copied().map(Setting::as_str).map(str::to_owned).collect(),
+        clear: cleared(changes, false),
+        workloads: workload(changes).into_iter().collect(),
     }
+}
+
+fn workload(changes: &SetArguments) -> Option<WorkloadOverride> {
+    let WorkloadArguments { workload, weight, floor, keep, limit, max_waiting } = &changes.of_workload;
+    Some(WorkloadOverride {
+        workload: workload.clone()?,
+        weight: *weight,
+        floor: *floor,
+        keep: keep.map(|keep| keep == Switch::On),
+        limit: *limit,
+        max_waiting: *max_waiting,
+        clear: cleared(changes, true),
+    })
+}
+
+/// The settings to clear, of a workload or of the database.
+fn cleared(changes: &SetArguments, of_workload: bool) -> Vec<String> {
+    let cleared = changes.clear.iter().filter(|setting| setting.is_of_workload() == of_workload);
+    cleared.copied().map(Setting::as_str).map(str::to_owned).collect()
 }
 
 impl Report for Changed {
@@ -54,7 +74,8 @@ impl Report for Changed {
             database.overrides.iter().map(describe_override).collect::<Vec<_>>().join("; ")
         };
         let name = human::plain(&database.name);
-        format!("{name}: {}\n{name}: {}", human::plain(&overrides), counts(database))
+        let lines = [overrides].into_iter().chain(floors(database)).chain([counts(database)]);
+        lines.map(|line| format!("{name}: {}", human::plain(&line))).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -70,7 +91,7 @@ pub(super) fn counts(database: &Database) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Changed, request};
-    use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch};
+    use crate::args::{Admission, Milliseconds, SetArguments, Setting, Switch, WorkloadArguments};
     use crate::commands::samples;
     use crate::output::Report;
     use crate::report::Database;
@@ -85,7 +106,15 @@ mod tests {
             quantum: Some(Milliseconds(50)),
             shadow: Some(Switch::On),
             duration: Some(Milliseconds(1_800_000)),
-            clear: vec![Setting::Cap, Setting::Quantum],
+            clear: vec![Setting::Cap, Setting::MaxWaiting, Setting::Quantum],
+            of_workload: WorkloadArguments {
+                workload: Some("web".to_owned()),
+                weight: Some(3),
+                floor: Some(20),
+                keep: Some(Switch::Off),
+                limit: Some(60),
+                max_waiting: Some(5_000),
+            },
         });
         insta::assert_debug_snapshot!(sent, @r#"
         SetOverrideRequest {
@@ -112,6 +141,29 @@ mod tests {
             shadow: Some(
                 true,
             ),
+            workloads: [
+                WorkloadOverride {
+                    workload: "web",
+                    weight: Some(
+                        3,
+                    ),
+                    floor: Some(
+                        20,
+                    ),
+                    keep: Some(
+                        false,
+                    ),
+                    limit: Some(
+                        60,
+                    ),
+                    max_waiting: Some(
+                        5000,
+                    ),
+                    clear: [
+                        "max_waiting",
+                    ],
+                },
+            ],
         }
         "#);
     }
@@ -122,6 +174,17 @@ mod tests {
         insta::assert_snapshot!(changed.text(), @"
         billing: admission overridden to unfair until cleared; cap overridden to 50, 25m left
         billing: cap 50, held 61, free 0; 11 above the cap
+        ");
+    }
+
+    #[test]
+    fn what_is_not_in_force_of_floors_is_shown() {
+        let changed = Changed { database: Database::from(samples::redivided_database()) };
+        insta::assert_snapshot!(changed.text(), @"
+        orders: floor of workload web overridden to 80, 25m left; floor of workload batch overridden to 90 until cleared
+        orders: floor of workload web scaled down to 60 of 80 tokens: its limit
+        orders: floors scaled down to 100 of 150 tokens: the cap is not enough
+        orders: cap 100, held 90, free 21
         ");
     }
 

@@ -124,21 +124,34 @@ pub(super) fn shadow(database: &Database) -> String {
     )
 }
 
-/// Floors that the cap is not enough for.
-fn floors(database: &Database) -> Option<String> {
-    let sum = |floor: fn(&Workload) -> u32| database.workloads.iter().map(floor).map(u64::from).sum::<u64>();
-    let (set, in_force) = (sum(|workload| workload.floor), sum(|workload| workload.floor_in_force));
-    (in_force < set)
-        .then(|| format!("floors scaled down to {in_force} of {set} tokens: the cap is not enough"))
+/// What of the floors is not in force, and why.
+pub(super) fn floors(database: &Database) -> Vec<String> {
+    let within = |workload: &Workload| workload.floor.min(workload.limit.unwrap_or(u32::MAX));
+    let limited = |workload: &Workload| {
+        let (name, floor, limit) = (&workload.name, workload.floor, within(workload));
+        let above = format!("floor of workload {name} scaled down to {limit} of {floor} tokens: its limit");
+        (limit < floor).then_some(above)
+    };
+    let mut remarks: Vec<String> = database.workloads.iter().filter_map(limited).collect();
+    let sum = |floor: &dyn Fn(&Workload) -> u32| {
+        database.workloads.iter().map(|workload| u64::from(floor(workload))).sum::<u64>()
+    };
+    let (set, in_force) = (sum(&within), sum(&|workload| workload.floor_in_force));
+    if in_force < set {
+        remarks.push(format!("floors scaled down to {in_force} of {set} tokens: the cap is not enough"));
+    }
+    remarks
 }
 
 /// "cap overridden to 50, 25m left".
 pub(super) fn describe_override(found: &Override) -> String {
-    let Override { setting, value, remaining_ms } = found;
-    match remaining_ms {
-        Some(remaining) => format!("{setting} overridden to {value}, {} left", human::age(*remaining)),
-        None => format!("{setting} overridden to {value} until cleared"),
-    }
+    let Override { setting, value, remaining_ms, workload } = found;
+    let of = workload.as_ref().map(|workload| format!(" of workload {workload}")).unwrap_or_default();
+    let until = match remaining_ms {
+        Some(remaining) => format!(", {} left", human::age(*remaining)),
+        None => " until cleared".to_owned(),
+    };
+    format!("{setting}{of} overridden to {value}{until}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Overrides, drains, evictions and the audit log.
 
-use leasehold_admission::durable::{Audit, Operator, Override, OverrideValue};
+use leasehold_admission::durable::{Audit, Operator, Override, OverrideValue, WorkloadValue};
 
 use super::*;
 
@@ -27,6 +27,34 @@ async fn an_override_is_in_force_durable_and_logged() {
     assert_eq!(running.orders().await.view.cap, 5);
     let sequences: Vec<u64> = running.store.state().audit.into_keys().collect();
     assert_eq!(sequences, [1, 2]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_override_of_a_workload_is_in_force_durable_and_logged() {
+    let set = |workload: WorkloadOverride| {
+        let request = OverrideRequest { workloads: vec![workload], ..OverrideRequest::default() };
+        AdminAction::SetOverride { database: ORDERS, request }
+    };
+    let of = |name: &str| WorkloadOverride { name: name.into(), ..WorkloadOverride::default() };
+    let limit = async |running: &Running| running.orders().await.view.workloads.remove(0).settings.limit;
+    let running = Running::start(5).await;
+    let limited = WorkloadOverride { limit: Some(2), ..of("default") };
+    let Ok(AdminReply::Database(status)) = running.admin(set(limited)).await else { panic!("it is done") };
+    let value = OverrideValue::Workload { name: "default".into(), value: WorkloadValue::Limit(2) };
+    assert_eq!(status.overrides, [OverrideStatus { value, remaining: None }]);
+    assert_eq!(limit(&running).await, Some(2));
+    let entry = running.store.state().audit.into_values().next().expect("it is logged");
+    assert_eq!(entry.what, "set orders: workload default (limit 2)");
+
+    let running = Running::start_with(5, running.stop().await).await;
+    assert_eq!(limit(&running).await, Some(2), "it outlives a restart");
+    let unknown = running.admin(set(WorkloadOverride { limit: Some(1), ..of("web") })).await;
+    assert!(matches!(unknown, Err(AdminRefusal::Contradicts(_))), "{unknown:?}");
+    assert_eq!(running.store.state().audit.len(), 1, "nothing was done");
+    let clear = WorkloadOverride { clear: vec![WorkloadSetting::Limit], ..of("default") };
+    running.admin(set(clear)).await.expect("it is done");
+    assert_eq!(limit(&running).await, None);
     running.stop().await;
 }
 

@@ -203,7 +203,7 @@ fn an_override_keeps_to_its_bounds() {
     assert_eq!(override_with(|set| set.quantum_ms = Some(19)), bounds);
     let bounds = "`admission` must be fair, strict or unfair";
     assert_eq!(override_with(|set| set.admission = Some("free".to_owned())), bounds);
-    let names = "`clear` names a setting that is not cap, reserve, admission or quantum";
+    let names = "`clear` names a setting that is not cap, reserve, admission, quantum or shadow";
     assert_eq!(override_with(|set| set.clear = vec!["caps".to_owned()]), names);
     let nothing = "`cap` and all other settings are unset: there is nothing to change";
     assert_eq!(override_with(|_| {}), nothing);
@@ -217,6 +217,44 @@ fn an_override_keeps_to_its_bounds() {
     assert_eq!(override_with(clear_for), no_setting);
     let bounds = "`duration_ms` is 0 and must be 1 to 31622400000";
     assert_eq!(override_with(|set| (set.cap, set.duration_ms) = (Some(1), Some(0))), bounds);
+}
+
+#[test]
+fn an_override_of_a_workload_keeps_to_its_bounds() {
+    let web = || v1::WorkloadOverride { workload: "web".to_owned(), ..v1::WorkloadOverride::default() };
+    let with = |workloads: &[v1::WorkloadOverride]| override_with(|set| set.workloads = workloads.to_vec());
+    let all = v1::WorkloadOverride {
+        weight: Some(1_000),
+        floor: Some(0),
+        keep: Some(false),
+        limit: Some(1),
+        max_waiting: Some(1),
+        clear: ["weight", "floor", "keep", "limit", "max_waiting"].map(str::to_owned).to_vec(),
+        ..web()
+    };
+    assert_eq!(with(std::slice::from_ref(&all)), "taken");
+    let weight = |weight| with(&[v1::WorkloadOverride { weight: Some(weight), ..web() }]);
+    assert_eq!(weight(0), "`workloads[0].weight` is 0 and must be 1 to 1000");
+    assert_eq!(weight(1_001), "`workloads[0].weight` is 1001 and must be 1 to 1000");
+    let limit = v1::WorkloadOverride { limit: Some(0), ..web() };
+    assert_eq!(with(&[limit]), "`workloads[0].limit` is 0 and must be 1 to 1000000");
+    let max_waiting = v1::WorkloadOverride { max_waiting: Some(0), ..web() };
+    assert_eq!(with(&[max_waiting]), "`workloads[0].max_waiting` is 0 and must be 1 to 10000000");
+    let nameless = v1::WorkloadOverride { weight: Some(1), ..v1::WorkloadOverride::default() };
+    assert_eq!(with(&[all.clone(), nameless]), "`workloads[1].workload` is missing");
+    assert_eq!(with(&[all.clone(), all.clone()]), "`workloads[1].workload` names `web` for the second time");
+    let nothing = "`workloads[0].weight` and all other settings are unset: there is nothing to change";
+    assert_eq!(with(&[web()]), nothing);
+    let names = "`workloads[0].clear` names a setting that is not weight, floor, keep, limit or max_waiting";
+    assert_eq!(with(&[v1::WorkloadOverride { clear: vec!["cap".to_owned()], ..web() }]), names);
+    let many: Vec<_> =
+        (0..66).map(|number| v1::WorkloadOverride { workload: format!("{number}"), ..all.clone() }).collect();
+    assert_eq!(with(&many), "`workloads` has 66 entries, at most 65 are allowed");
+    let clear_for = |set: &mut v1::SetOverrideRequest| {
+        set.workloads = vec![v1::WorkloadOverride { clear: vec!["weight".to_owned()], ..web() }];
+        set.duration_ms = Some(1);
+    };
+    assert_eq!(override_with(clear_for), "`duration_ms` is set, but no setting that it could be for");
 }
 
 #[test]
@@ -311,6 +349,13 @@ fn good_override() -> v1::SetOverrideRequest {
         quantum_ms: Some(100),
         duration_ms: Some(60_000),
         clear: vec!["reserve".to_owned()],
+        workloads: vec![v1::WorkloadOverride {
+            workload: "web".to_owned(),
+            weight: Some(3),
+            floor: Some(20),
+            clear: vec!["limit".to_owned()],
+            ..v1::WorkloadOverride::default()
+        }],
         ..v1::SetOverrideRequest::default()
     }
 }
@@ -361,6 +406,10 @@ proptest! {
             if let Ok(change) = override_request(&message) {
                 prop_assert!(change.cap.is_none_or(|cap| limits::CAP.contains(&cap)));
                 prop_assert!(change.reserve.is_none_or(|reserve| limits::RESERVE.contains(&reserve)));
+                for workload in &change.workloads {
+                    prop_assert!(workload.weight.is_none_or(|weight| limits::WEIGHT.contains(&weight)));
+                    prop_assert!(workload.limit.is_none_or(|limit| limits::LIMIT.contains(&limit)));
+                }
             }
         }
     }

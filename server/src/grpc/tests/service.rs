@@ -29,6 +29,33 @@ async fn operators_look_and_steer() {
     assert_eq!(shown, ["cap 8", "quantum 0ms"]);
     assert!(set.overrides.iter().all(|kept| kept.remaining_ms.is_some_and(|left| left <= 60_000)));
 
+    let of_default = |floor| v1::SetOverrideRequest {
+        database: "orders".to_owned(),
+        workloads: vec![v1::WorkloadOverride {
+            workload: "default".to_owned(),
+            floor: Some(floor),
+            limit: Some(6),
+            keep: Some(true),
+            ..v1::WorkloadOverride::default()
+        }],
+        ..v1::SetOverrideRequest::default()
+    };
+    let refused = admin.set_override(of_default(7)).await.expect_err("it contradicts itself");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let why = "the workload `default` would have a floor of 7, above its limit of 6; nothing was changed";
+    assert_eq!(refused.message(), why);
+    let set = admin.set_override(of_default(5)).await.expect("it is done").into_inner();
+    let set = set.database.expect("it is there");
+    assert_eq!((set.workloads[0].floor, set.workloads[0].limit), (5, Some(6)));
+    let of_workload = set.overrides.iter().filter(|kept| kept.workload == "default");
+    let shown: Vec<_> = of_workload.map(|kept| format!("{} {}", kept.setting, kept.value)).collect();
+    assert_eq!(shown, ["floor 5", "keep on", "limit 6"]);
+    let mut unknown = of_default(5);
+    unknown.workloads[0].workload = "web".to_owned();
+    let refused = admin.set_override(unknown).await.expect_err("it is unknown");
+    assert_eq!(refused.code(), Code::NotFound);
+    assert_eq!(refused.message(), "no workload `web` at this database, which has `default`");
+
     let database = "orders".to_owned();
     let drained = admin.drain(v1::DrainRequest { database: database.clone() }).await.expect("it is done");
     assert!(drained.into_inner().database.expect("it is there").draining);
