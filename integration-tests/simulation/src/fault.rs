@@ -4,7 +4,13 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{dice::Dice, plan::Plan, store::Failure};
+use leasehold_admission::{WorkloadSettings, Workloads};
+
+use crate::{
+    dice::Dice,
+    plan::{Plan, WORKLOADS},
+    store::Failure,
+};
 
 /// Longest usual time between two faults that come as a pair.
 const CLOSE: Duration = Duration::from_millis(30);
@@ -81,6 +87,43 @@ pub enum FaultKind {
     Drain(usize),
     /// A database has the other loss policy.
     Policy(usize),
+    /// A workload of a database may have something else.
+    Divide(usize, Division),
+}
+
+/// What an operator sets for a workload. Floors may be above the limit, and together
+/// above the cap: the override of what they fitted to may have ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Division {
+    workload: usize,
+    weight: u32,
+    floor: u32,
+    keep: bool,
+    limit: Option<u32>,
+    max_waiting: Option<u32>,
+}
+
+impl Division {
+    fn drawn(dice: &mut Dice) -> Division {
+        Division {
+            workload: dice.index(WORKLOADS.len()),
+            weight: dice.number(1, 9),
+            floor: dice.number(0, 4),
+            keep: dice.chance(300),
+            limit: dice.chance(700).then(|| dice.number(1, 6)),
+            max_waiting: dice.chance(300).then(|| dice.number(1, 6)),
+        }
+    }
+
+    /// The workloads with one of them changed.
+    pub fn of(self, workloads: &Workloads) -> Workloads {
+        let mut all: Vec<WorkloadSettings> = workloads.iter().cloned().collect();
+        let Division { workload, weight, floor, keep, limit, max_waiting } = self;
+        let changed = workload % all.len();
+        let name = all[changed].name.clone();
+        all[changed] = WorkloadSettings { name, weight, floor, keep, limit, max_waiting };
+        Workloads::new(all)
+    }
 }
 
 impl FaultKind {
@@ -112,7 +155,8 @@ impl FaultKind {
             | FaultKind::Blind
             | FaultKind::Cap(..)
             | FaultKind::Drain(_)
-            | FaultKind::Policy(_) => false,
+            | FaultKind::Policy(_)
+            | FaultKind::Divide(..) => false,
         }
     }
 }
@@ -135,7 +179,7 @@ pub fn nth(plan: &Plan, number: usize) -> Fault {
     let node = Dice::new(plan.seed, u64::MAX - first as u64).index(plan.nodes);
     let database = dice.index(plan.databases.len());
     let ttl = plan.longest_ttl().as_millis() as u64;
-    let (kind, lasts) = match dice.number(0, 32) {
+    let (kind, lasts) = match dice.number(0, 33) {
         0 => (FaultKind::Kill(node), dice.millis(1, 2 * ttl)),
         1 => (FaultKind::Vanish(node), dice.millis(1, 2 * ttl)),
         2 | 3 => (FaultKind::Stop(node), dice.millis(1, 3 * ttl)),
@@ -172,7 +216,8 @@ pub fn nth(plan: &Plan, number: usize) -> Fault {
         29 => (FaultKind::Former(node), dice.millis(1, 2 * ttl)),
         30 => (FaultKind::CrashLoop, dice.millis(0, 1)),
         31 => (FaultKind::Drain(database), dice.millis(1, ttl)),
-        _ => (FaultKind::Policy(database), dice.millis(1, 4 * ttl)),
+        32 => (FaultKind::Policy(database), dice.millis(1, 4 * ttl)),
+        _ => (FaultKind::Divide(database, Division::drawn(dice)), dice.millis(1, 3 * ttl)),
     };
     Fault { after, kind, lasts }
 }

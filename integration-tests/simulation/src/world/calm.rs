@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_admission::{DatabaseId, Event as CoreEvent, SessionState};
+use leasehold_admission::{DatabaseId, Event as CoreEvent, SessionState, WorkloadSettings, Workloads};
 
 use super::{World, server::Input, server::process_of};
 use crate::{
@@ -169,29 +169,31 @@ impl World {
             self.set_load(*process, database, 2);
         }
         self.pass(SILENCE);
-        self.cut_to_one(database);
+        let most = self.cut(database);
         let down = |world: &World| {
             let Some(driver) = &world.server.driver else { return false };
-            driver.core.databases(world.server.now(world.now))[database].held <= 1
+            driver.core.databases(world.server.now(world.now))[database].held <= most
         };
         if !self.pass_until(LONGEST_HOLD * 2 + COLLECTED, down) {
             broken(Invariant::Recovers, format!("a cut took no effect, {}", self.describe()));
         }
         let plan = &self.plan.databases[database];
         let (cap, max_connections) = (plan.settings.cap, plan.max_connections);
-        self.configure(database, |settings| settings.cap = cap);
+        let workloads = plan.settings.workloads.clone();
+        self.configure(database, |settings| (settings.cap, settings.workloads) = (cap, workloads));
         let cut = &mut self.databases.all[database];
         (cut.others, cut.tools, cut.max_connections) = (0, 0, max_connections);
         self.everybody_rests();
     }
 
-    /// Cuts the cap of a database to one, in one way or another.
-    fn cut_to_one(&mut self, database: usize) {
+    /// Cuts the cap of a database, or the limit of each of its workloads, to one, in one
+    /// way or another. Returns how much may still be held.
+    fn cut(&mut self, database: usize) -> u32 {
         let plan = &self.plan.databases[database];
         let (reserve, watched) = (plan.settings.reserve, plan.settings.watched);
         let seen = &mut self.databases.all[database];
         let all_but_one = (seen.max_connections - reserve).saturating_sub(1);
-        match self.dice.number(0, 3) {
+        match self.dice.number(0, 4) {
             0 if watched => seen.others = all_but_one,
             1 if watched => {
                 // Behind tokens in motion some would hide for as long as they move.
@@ -199,8 +201,17 @@ impl World {
                 self.databases.all[database].tools = all_but_one;
             }
             2 if watched => seen.max_connections = reserve + 1,
+            3 => {
+                let limited =
+                    |workload: &WorkloadSettings| WorkloadSettings { limit: Some(1), ..workload.clone() };
+                let workloads: Vec<_> = plan.settings.workloads.iter().map(limited).collect();
+                let most = workloads.len() as u32;
+                self.configure(database, |settings| settings.workloads = Workloads::new(workloads));
+                return most;
+            }
             _ => self.configure(database, |settings| settings.cap = Some(1)),
         }
+        1
     }
 
     fn one_gets_all(&mut self, database: usize) {

@@ -86,6 +86,9 @@ impl World {
                     LossPolicy::Fence => LossPolicy::Keep,
                 };
             }),
+            FaultKind::Divide(database, division) => self.configure(database, |settings| {
+                settings.workloads = division.of(&settings.workloads);
+            }),
         }
     }
 
@@ -138,6 +141,10 @@ impl World {
             FaultKind::Policy(database) => {
                 let on_loss = self.plan.databases[database].settings.on_loss;
                 self.configure(database, |settings| settings.on_loss = on_loss);
+            }
+            FaultKind::Divide(database, _) => {
+                let workloads = self.plan.databases[database].settings.workloads.clone();
+                self.configure(database, |settings| settings.workloads = workloads);
             }
         }
     }
