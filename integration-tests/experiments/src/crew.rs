@@ -70,6 +70,8 @@ impl Crew {
     pub(crate) async fn records(self) -> Vec<Records> {
         let mut all = Vec::new();
         for mut member in self.members {
+            // To wait would close it, and so tell the node to end.
+            let _input = member.process.stdin.take();
             let end = timeout(member.lasts + END_BOUND, member.process.wait());
             let status = end.await.expect("a node ends in time");
             assert!(status.is_ok_and(|status| status.success()), "a node failed");

@@ -54,7 +54,9 @@ impl<'a> Run<'a> {
     pub(crate) fn new(nodes: &'a [Records], warm_up: Duration) -> Self {
         let started = nodes.iter().map(|node| node.started).max().unwrap_or(0);
         let to = nodes.iter().map(|node| node.stopped).min().unwrap_or(0);
-        Self { nodes, from: started + warm_up.as_nanos() as u64, to }
+        let from = started + warm_up.as_nanos() as u64;
+        assert!(from < to, "the run ended within its warm-up");
+        Self { nodes, from, to }
     }
 
     /// What was between two moments of it.

@@ -13,9 +13,9 @@ use crate::{
     stage::{self, ACCOUNT, DATABASE, DEFAULT, Mode},
 };
 
-const CAP: u32 = 40;
-/// Tasks of each node: 80, 13, 5 and 2 % of the demand.
-const TASKS: [usize; 4] = [160, 26, 10, 4];
+const CAP: u32 = 100;
+/// Tasks of each node: 80, 13, 5 and 2 % of the demand, each due whole tokens.
+const TASKS: [usize; 4] = [400, 65, 25, 10];
 const QUERY: &str = "select sleep(0.02)";
 const WARM_UP: Duration = Duration::from_secs(3);
 /// How long after the largest node the others begin, as pods do that are new.
