@@ -3,23 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
-    Acquire, DatabaseSettings, Event, Note, Observation, SessionId, Ticket, UnaryReply, WorkloadSettings,
-    WorkloadView, Workloads,
+    DatabaseSettings, Event, Note, Observation, UnaryReply, WorkloadSettings, Workloads,
 };
 
-use crate::support::{DB, World, run, settings};
-
-fn with(cap: u32, workloads: &[WorkloadSettings]) -> DatabaseSettings {
-    DatabaseSettings { workloads: Workloads::new(workloads.to_vec()), ..settings(cap) }
-}
-
-fn web() -> WorkloadSettings {
-    WorkloadSettings::named("web")
-}
-
-fn batch() -> WorkloadSettings {
-    WorkloadSettings::named("batch")
-}
+use super::divided::{acquire, batch, web, with, workload};
+use crate::support::{DB, World, run};
 
 /// An operator changes what the workloads may have.
 fn set(world: &mut World, workloads: &[WorkloadSettings]) {
@@ -28,24 +16,6 @@ fn set(world: &mut World, workloads: &[WorkloadSettings]) {
     let settings = world.settings[0].clone();
     world.apply(Event::Configure { database: DB, settings });
     world.pump();
-}
-
-fn workload(world: &World, name: &str) -> WorkloadView {
-    let database = world.core.databases(world.now).remove(0);
-    database.workloads.into_iter().find(|workload| &*workload.settings.name == name).expect("a workload")
-}
-
-fn acquire(world: &mut World, request: u64, workload: &str, tokens: u32) -> Vec<(u64, UnaryReply)> {
-    world.apply(Event::Acquire(Acquire {
-        ticket: Ticket(request),
-        request: SessionId(u128::from(request)),
-        node: Arc::from("py"),
-        workload: Arc::from(workload),
-        database: DB,
-        tokens,
-    }));
-    world.pump();
-    std::mem::take(&mut world.replies)
 }
 
 /// Every node gives back all that it has, again and again; its tasks never end.

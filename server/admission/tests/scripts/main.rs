@@ -6,6 +6,7 @@ mod support;
 
 mod accounts;
 mod changed_workloads;
+mod divided;
 mod explain;
 mod fairness;
 mod lost;

@@ -1,12 +1,10 @@
 //! Shadow mode: everything is granted, and what would have waited is told.
 
-use std::sync::Arc;
-
 use leasehold_admission::{
-    Acquire, DatabaseSettings, Event, Note, Reason, SessionId, ShadowView, Ticket, UnaryReply,
-    WorkloadSettings, Workloads,
+    DatabaseSettings, Event, Note, Reason, ShadowView, UnaryReply, WorkloadSettings, Workloads,
 };
 
+use super::divided::{acquire, batch, workload};
 use crate::support::{DB, World, run, settings};
 
 fn shadow(settings: DatabaseSettings) -> DatabaseSettings {
@@ -19,27 +17,8 @@ fn configure(world: &mut World, settings: DatabaseSettings) {
     world.pump();
 }
 
-fn counts(world: &World, workload: &str) -> ShadowView {
-    let database = world.core.databases(world.now).remove(0);
-    let found = database.workloads.into_iter().find(|found| &*found.settings.name == workload);
-    found.expect("a workload").shadow
-}
-
-fn acquire(world: &mut World, request: u64, tokens: u32) -> Vec<(u64, UnaryReply)> {
-    world.apply(Event::Acquire(Acquire {
-        ticket: Ticket(request),
-        request: SessionId(u128::from(request)),
-        node: Arc::from("py"),
-        workload: Arc::from("batch"),
-        database: DB,
-        tokens,
-    }));
-    world.pump();
-    std::mem::take(&mut world.replies)
-}
-
-fn batch() -> WorkloadSettings {
-    WorkloadSettings::named("batch")
+fn counts(world: &World, name: &str) -> ShadowView {
+    workload(world, name).shadow
 }
 
 #[test]
@@ -71,12 +50,12 @@ fn calls_that_would_be_refused_are_let_through() {
     let few = Workloads::new(vec![WorkloadSettings { limit: Some(2), max_waiting: Some(3), ..batch() }]);
     let mut world = World::new(shadow(DatabaseSettings { workloads: few, ..settings(6) }));
     for (request, tokens) in [(1_001, 1), (1_002, 9), (1_003, 3)] {
-        let replies = acquire(&mut world, request, tokens);
+        let replies = acquire(&mut world, request, "batch", tokens);
         assert!(matches!(replies[..], [(_, UnaryReply::Leased { .. })]), "{replies:?}");
     }
     // Above the cap, above the limit, and as many would wait as may.
     assert_eq!(counts(&world, "batch").refused, 2);
-    let replies = acquire(&mut world, 1_004, 1);
+    let replies = acquire(&mut world, 1_004, "batch", 1);
     assert!(matches!(replies[..], [(_, UnaryReply::Leased { .. })]), "{replies:?}");
     assert_eq!(counts(&world, "batch").refused, 3);
     run(&mut world, "expect held=14 free=0");

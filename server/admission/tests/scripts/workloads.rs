@@ -3,23 +3,11 @@
 use std::sync::Arc;
 
 use leasehold_admission::{
-    Acquire, Admission, DatabaseSettings, Event, Note, SessionId, Ticket, UnaryReply, WorkloadSettings,
-    WorkloadView, Workloads,
+    Admission, DatabaseSettings, Event, Note, UnaryReply, WorkloadSettings, Workloads,
 };
 
+use super::divided::{acquire, batch, web, with, workload};
 use crate::support::{DB, World, check, run, settings};
-
-fn with(cap: u32, workloads: &[WorkloadSettings]) -> DatabaseSettings {
-    DatabaseSettings { workloads: Workloads::new(workloads.to_vec()), ..settings(cap) }
-}
-
-fn web() -> WorkloadSettings {
-    WorkloadSettings::named("web")
-}
-
-fn batch() -> WorkloadSettings {
-    WorkloadSettings::named("batch")
-}
 
 /// Every node gives back what it has, at most four, every 20 ms; and another task
 /// comes for each that was served.
@@ -55,24 +43,6 @@ fn refill(world: &mut World, name: &str) {
 
 fn holding(world: &World) -> Vec<u32> {
     world.nodes.values().map(super::support::Node::holding).collect()
-}
-
-fn workload(world: &World, name: &str) -> WorkloadView {
-    let database = world.core.databases(world.now).remove(0);
-    database.workloads.into_iter().find(|workload| &*workload.settings.name == name).expect("a workload")
-}
-
-fn acquire(world: &mut World, request: u64, workload: &str, tokens: u32) -> Vec<(u64, UnaryReply)> {
-    world.apply(Event::Acquire(Acquire {
-        ticket: Ticket(request),
-        request: SessionId(u128::from(request)),
-        node: Arc::from("py"),
-        workload: Arc::from(workload),
-        database: DB,
-        tokens,
-    }));
-    world.pump();
-    std::mem::take(&mut world.replies)
 }
 
 /// Rule 9. Not even by waiting for ages does a workload get more than its part.
