@@ -50,7 +50,7 @@ pub use self::{
     operators::AUDIT_ENTRIES,
     overrides::{
         Contradiction, OverrideRequest, OverrideStatus, Setting, WorkloadOverride, WorkloadSetting,
-        admission_named,
+        admission_named, on_or_off, spelled,
     },
 };
 use crate::{

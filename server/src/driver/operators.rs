@@ -12,7 +12,7 @@ use tracing::info;
 
 use super::{
     input::AdminRefusal,
-    overrides::{Layers, OverrideRequest, OverrideStatus},
+    overrides::{Layers, OverrideRequest, OverrideStatus, on_or_off},
 };
 use crate::config::DatabaseConfig;
 
@@ -131,7 +131,7 @@ fn words(request: &OverrideRequest) -> String {
     words.extend(request.reserve.map(|reserve| format!("reserve {reserve}")));
     words.extend(request.admission.map(|admission| format!("admission {admission}")));
     words.extend(request.quantum.map(|quantum| format!("quantum {} ms", quantum.as_millis())));
-    words.extend(request.shadow.map(|shadow| format!("shadow {}", if shadow { "on" } else { "off" })));
+    words.extend(request.shadow.map(|shadow| format!("shadow {}", on_or_off(shadow))));
     words.extend(request.workloads.iter().map(ToString::to_string));
     words.extend(request.duration.map(|duration| format!("for {} s", duration.as_secs_f64())));
     words.join(", ")

@@ -10,7 +10,7 @@ use leasehold_admission::{
     durable::{Operator, Override, OverrideValue},
 };
 
-pub use self::workloads::{WorkloadOverride, WorkloadSetting};
+pub use self::workloads::{WorkloadOverride, WorkloadSetting, spelled};
 use crate::config::{self, DatabaseConfig, Source};
 
 /// Settings that can be overridden.
@@ -151,7 +151,7 @@ impl Layers {
             request.quantum.map(|quantum| OverrideValue::QuantumMs(millis(quantum))),
             request.shadow.map(OverrideValue::Shadow),
         ];
-        let of_workloads = request.workloads.iter().flat_map(WorkloadOverride::values);
+        let of_workloads = request.workloads.iter().flat_map(WorkloadOverride::overrides);
         for value in values.into_iter().flatten().chain(of_workloads) {
             self.operator.overrides.retain(|kept| !are_of_one_setting(&kept.value, &value));
             self.operator.overrides.push(Override { value, until_unix_ms });
@@ -223,6 +223,11 @@ impl Layers {
             workloads: Workloads::new(workloads),
         }
     }
+}
+
+/// A switch as operators write it.
+pub fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 /// The admission of this name, as in the configuration.

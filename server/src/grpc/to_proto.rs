@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold_admission::{
     Admission, Allotment, Close, DatabaseView, LeaseView, LossPolicy, ProbeState, Recall, SessionId,
-    SessionState, SessionView, UnaryReply, Welcome, WorkloadSettings, WorkloadView,
-    durable::{OverrideValue, WorkloadValue},
+    SessionState, SessionView, UnaryReply, Welcome, WorkloadSettings, WorkloadView, durable::OverrideValue,
 };
 use leasehold_proto::v1::{self, server_message::Kind};
 use tonic::Status;
@@ -15,7 +14,7 @@ use uuid::Uuid;
 use super::from_proto::Refused;
 use crate::driver::{
     AdminRefusal, Contradiction, DatabaseStatus, DriverHandle, Health, Outgoing, OverrideStatus, Place,
-    Snapshot, Unanswered,
+    Setting, Snapshot, Unanswered, WorkloadSetting, on_or_off, spelled,
 };
 
 /// Keep-alives of a node in one time to live.
@@ -360,27 +359,17 @@ fn unseen(view: &DatabaseView) -> Option<String> {
 fn override_in_force(status: OverrideStatus) -> v1::Override {
     let mut workload = String::new();
     let (setting, value) = match status.value {
-        OverrideValue::Cap(cap) => ("cap", cap.to_string()),
-        OverrideValue::Reserve(reserve) => ("reserve", reserve.to_string()),
-        OverrideValue::Admission(admission) => ("admission", admission),
-        OverrideValue::QuantumMs(quantum) => ("quantum", format!("{quantum}ms")),
-        OverrideValue::Shadow(shadow) => ("shadow", switch(shadow)),
+        OverrideValue::Cap(cap) => (Setting::Cap.to_string(), cap.to_string()),
+        OverrideValue::Reserve(reserve) => (Setting::Reserve.to_string(), reserve.to_string()),
+        OverrideValue::Admission(admission) => (Setting::Admission.to_string(), admission),
+        OverrideValue::QuantumMs(quantum) => (Setting::Quantum.to_string(), format!("{quantum}ms")),
+        OverrideValue::Shadow(shadow) => (Setting::Shadow.to_string(), on_or_off(shadow).to_owned()),
         OverrideValue::Workload { name, value } => {
             workload = String::from(&*name);
-            match value {
-                WorkloadValue::Weight(weight) => ("weight", weight.to_string()),
-                WorkloadValue::Floor(floor) => ("floor", floor.to_string()),
-                WorkloadValue::Keep(keep) => ("keep", switch(keep)),
-                WorkloadValue::Limit(limit) => ("limit", limit.to_string()),
-                WorkloadValue::MaxWaiting(most) => ("max_waiting", most.to_string()),
-            }
+            (WorkloadSetting::of(&value).to_string(), spelled(&value))
         }
     };
-    v1::Override { setting: setting.to_owned(), value, remaining_ms: status.remaining.map(millis), workload }
-}
-
-fn switch(on: bool) -> String {
-    if on { "on" } else { "off" }.to_owned()
+    v1::Override { setting, value, remaining_ms: status.remaining.map(millis), workload }
 }
 
 /// Sessions, ordered by node and id.

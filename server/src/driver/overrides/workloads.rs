@@ -8,7 +8,7 @@ use leasehold_admission::{
     durable::{OverrideValue, WorkloadValue},
 };
 
-use super::{Contradiction, Layers, OverrideRequest};
+use super::{Contradiction, Layers, OverrideRequest, on_or_off};
 use crate::config::WorkloadConfig;
 
 /// Settings of a workload that can be overridden.
@@ -86,7 +86,7 @@ impl WorkloadOverride {
         self.values().next().is_some()
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = OverrideValue> {
+    fn values(&self) -> impl Iterator<Item = WorkloadValue> {
         let values = [
             self.weight.map(WorkloadValue::Weight),
             self.floor.map(WorkloadValue::Floor),
@@ -94,11 +94,11 @@ impl WorkloadOverride {
             self.limit.map(WorkloadValue::Limit),
             self.max_waiting.map(WorkloadValue::MaxWaiting),
         ];
-        let name = Arc::clone(&self.name);
-        values
-            .into_iter()
-            .flatten()
-            .map(move |value| OverrideValue::Workload { name: Arc::clone(&name), value })
+        values.into_iter().flatten()
+    }
+
+    pub(super) fn overrides(&self) -> impl Iterator<Item = OverrideValue> {
+        self.values().map(|value| OverrideValue::Workload { name: Arc::clone(&self.name), value })
     }
 
     pub(super) fn clears(&self, name: &str, kept: &WorkloadValue) -> bool {
@@ -106,14 +106,7 @@ impl WorkloadOverride {
     }
 
     fn changes(&self, setting: WorkloadSetting) -> bool {
-        let set = match setting {
-            WorkloadSetting::Weight => self.weight.is_some(),
-            WorkloadSetting::Floor => self.floor.is_some(),
-            WorkloadSetting::Keep => self.keep.is_some(),
-            WorkloadSetting::Limit => self.limit.is_some(),
-            WorkloadSetting::MaxWaiting => self.max_waiting.is_some(),
-        };
-        set || self.clear.contains(&setting)
+        self.clear.contains(&setting) || self.values().any(|value| WorkloadSetting::of(&value) == setting)
     }
 }
 
@@ -121,12 +114,21 @@ impl WorkloadOverride {
 impl fmt::Display for WorkloadOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words: Vec<String> = self.clear.iter().map(|setting| format!("clear {setting}")).collect();
-        words.extend(self.weight.map(|weight| format!("weight {weight}")));
-        words.extend(self.floor.map(|floor| format!("floor {floor}")));
-        words.extend(self.keep.map(|keep| format!("keep {}", if keep { "on" } else { "off" })));
-        words.extend(self.limit.map(|limit| format!("limit {limit}")));
-        words.extend(self.max_waiting.map(|most| format!("max_waiting {most}")));
+        words.extend(
+            self.values().map(|value| format!("{} {}", WorkloadSetting::of(&value), spelled(&value))),
+        );
         write!(f, "workload {} ({})", self.name, words.join(", "))
+    }
+}
+
+/// A value as operators write it.
+pub fn spelled(value: &WorkloadValue) -> String {
+    match value {
+        WorkloadValue::Keep(keep) => on_or_off(*keep).to_owned(),
+        WorkloadValue::Weight(count)
+        | WorkloadValue::Floor(count)
+        | WorkloadValue::Limit(count)
+        | WorkloadValue::MaxWaiting(count) => count.to_string(),
     }
 }
 
