@@ -30,6 +30,7 @@ pub(crate) struct Crew {
 struct Member {
     process: Child,
     records: PathBuf,
+    /// How long its load may still last.
     lasts: Duration,
 }
 
@@ -63,7 +64,10 @@ impl Crew {
 
     /// Tells them to end, although their plans last longer.
     pub(crate) fn end(&mut self) {
-        self.members.iter_mut().for_each(|member| drop(member.process.stdin.take()));
+        for member in &mut self.members {
+            drop(member.process.stdin.take());
+            member.lasts = Duration::ZERO;
+        }
     }
 
     /// What they recorded, in the order of their plans, when all have ended.

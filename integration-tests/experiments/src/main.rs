@@ -23,7 +23,6 @@ mod table;
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
-
 use tokio::runtime::Builder;
 
 use crate::{plan::Plan, report::Report};

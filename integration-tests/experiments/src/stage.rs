@@ -45,12 +45,9 @@ impl Mode {
         }
     }
 
-    const fn settings(self) -> &'static str {
-        match self {
-            Mode::Unfair => "admission = \"unfair\"",
-            Mode::Strict => "admission = \"strict\"",
-            Mode::Fair => "admission = \"fair\"\nquantum = \"100ms\"",
-        }
+    fn settings(self) -> String {
+        let quantum = if self == Mode::Fair { "quantum = \"100ms\"" } else { "" };
+        format!("admission = \"{}\"\n{quantum}", self.admission())
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::{
     crew::Crew,
-    figures::{Run, median},
+    figures::{Run, Times, median},
     plan::{Load, Plan},
     plot,
     records::Records,
@@ -37,51 +37,52 @@ const PAIRS: [Mode; 4] = [Mode::Unfair, Mode::Fair, Mode::Fair, Mode::Unfair];
 /// these sizes, on another machine: only their ratios compare.
 const PUBLISHED: [(u32, f64, f64); 3] = [(200, 187.0, 104.0), (500, 189.0, 127.0), (1_000, 194.0, 112.0)];
 
-/// What one mode did in a turn, or its mean of the turns of a run.
-#[derive(Clone, Copy)]
-struct Line {
-    requests_a_second: f64,
-    acquire_ms: f64,
-    release_ms: f64,
-    peak: f64,
-    samples: f64,
-    response: [f64; 4],
-    overtaking_p99: f64,
-    overtaking_max: f64,
-    within_p99: f64,
-    hold_p99: f64,
-    opens: f64,
-}
+/// What is said of a mode: its head, digits behind the point, and how it is found.
+type Figure = (&'static str, usize, fn(&Seen<'_>) -> f64);
+
+const FIGURES: [Figure; 14] = [
+    ("acquire avg ms", 1, |seen| seen.waits.mean_ms()),
+    ("release avg ms", 4, |seen| seen.run.releases().mean_ms()),
+    ("active peak", 0, |seen| seen.run.peak() as f64),
+    ("samples", 0, |seen| seen.responses.count() as f64),
+    ("response avg ms", 0, |seen| seen.responses.mean_ms()),
+    ("p90 ms", 0, |seen| seen.responses.quantile_ms(0.9)),
+    ("min ms", 0, |seen| seen.responses.min_ms()),
+    ("max ms", 0, |seen| seen.responses.max_ms()),
+    ("requests/s", 0, |seen| seen.responses.count() as f64 / seen.run.seconds()),
+    ("overtaking p99 ms", 0, |seen| seen.overtaking.quantile_ms(0.99)),
+    ("overtaking max ms", 0, |seen| seen.overtaking.max_ms()),
+    ("within a node p99 ms", 0, |seen| seen.run.overtaking_within_nodes().quantile_ms(0.99)),
+    ("hold p99 ms", 0, |seen| seen.run.holds().quantile_ms(0.99)),
+    ("connects", 0, |seen| seen.run.opens() as f64),
+];
+/// Which of them is compared with that of unfair, in a column behind it.
+const RATE: usize = 8;
+
+/// All figures of a mode: of a turn, or their means of the turns of a run.
+type Line = [f64; FIGURES.len()];
 
 /// The lines of one mode, one for each run.
 type Lines = BTreeMap<&'static str, Vec<Line>>;
 
+/// A turn, and what most figures are made of.
+struct Seen<'a> {
+    run: Run<'a>,
+    waits: Times,
+    responses: Times,
+    overtaking: Times,
+}
+
 pub(crate) async fn run(report: &mut Report, runs: usize, seconds: u64) {
-    let mut table = Table::new(&[
-        "cap",
-        "mode",
-        "acquire avg ms",
-        "release avg ms",
-        "active peak",
-        "samples",
-        "response avg ms",
-        "p90 ms",
-        "min ms",
-        "max ms",
-        "requests/s",
-        "of unfair",
-        "overtaking p99 ms",
-        "overtaking max ms",
-        "within a node p99 ms",
-        "hold p99 ms",
-        "connects",
-    ]);
+    let mut heads: Vec<&str> = FIGURES.iter().map(|(head, ..)| *head).collect();
+    heads.insert(RATE + 1, "of unfair");
+    let mut table = Table::new(&[&["cap", "mode"], &heads[..]].concat());
     let mut bars = Vec::new();
     for cap in CAPS {
         let lines = measure(cap, runs, seconds).await;
         for mode in Mode::ALL {
             table.row(row(cap, mode, &lines));
-            let rate = median(lines[mode.name()].iter().map(|line| line.requests_a_second).collect());
+            let rate = middle(&lines[mode.name()], RATE);
             bars.push((format!("{cap}\n{}", mode.name()), rate));
         }
     }
@@ -125,45 +126,34 @@ async fn measure(cap: u32, runs: usize, seconds: u64) -> Lines {
         let (records, turns) = in_turns(&server, &plans, &turns(seconds)).await;
         for mode in Mode::ALL {
             let own = turns.iter().filter(|(of, _)| *of == mode);
-            let own: Vec<Line> = own.map(|(_, turn)| line(&Run::between(&records, *turn))).collect();
-            let line = mean(&own);
-            eprintln!(
-                "cap {cap}, run {number}, {}: {:.0} requests/s, overtaking p99 {:.0} ms, within a node {:.0} ms",
-                mode.name(),
-                line.requests_a_second,
-                line.overtaking_p99,
-                line.within_p99,
-            );
+            let own: Vec<Line> = own.map(|(_, turn)| line(Run::between(&records, *turn))).collect();
+            let line: Line = std::array::from_fn(|figure| {
+                own.iter().map(|line| line[figure]).sum::<f64>() / own.len() as f64
+            });
+            let said =
+                FIGURES.iter().zip(line).map(|((head, digits, _), value)| format!("{head} {value:.digits$}"));
+            eprintln!("cap {cap}, run {number}, {}: {}", mode.name(), said.collect::<Vec<_>>().join(", "));
             lines.entry(mode.name()).or_default().push(line);
         }
     }
     lines
 }
 
-fn row(cap: u32, mode: Mode, lines: &Lines) -> [String; 17] {
+fn row(cap: u32, mode: Mode, lines: &Lines) -> Vec<String> {
     let (own, unfair) = (&lines[mode.name()], &lines[Mode::Unfair.name()]);
-    let middle = |value: fn(&Line) -> f64| median(own.iter().map(value).collect());
-    let pairs = own.iter().zip(unfair);
-    let ratio = median(pairs.map(|(own, other)| own.requests_a_second / other.requests_a_second).collect());
-    [
-        cap.to_string(),
-        mode.name().to_owned(),
-        format!("{:.1}", middle(|line| line.acquire_ms)),
-        format!("{:.4}", middle(|line| line.release_ms)),
-        format!("{:.0}", middle(|line| line.peak)),
-        format!("{:.0}", middle(|line| line.samples)),
-        format!("{:.0}", middle(|line| line.response[0])),
-        format!("{:.0}", middle(|line| line.response[1])),
-        format!("{:.0}", middle(|line| line.response[2])),
-        format!("{:.0}", middle(|line| line.response[3])),
-        format!("{:.0}", middle(|line| line.requests_a_second)),
-        format!("{ratio:.3}"),
-        format!("{:.0}", middle(|line| line.overtaking_p99)),
-        format!("{:.0}", middle(|line| line.overtaking_max)),
-        format!("{:.0}", middle(|line| line.within_p99)),
-        format!("{:.0}", middle(|line| line.hold_p99)),
-        format!("{:.0}", middle(|line| line.opens)),
-    ]
+    let ratios = own.iter().zip(unfair).map(|(own, other)| own[RATE] / other[RATE]);
+    let mut row: Vec<String> = FIGURES
+        .iter()
+        .enumerate()
+        .map(|(figure, (_, digits, _))| format!("{:.digits$}", middle(own, figure)))
+        .collect();
+    row.insert(RATE + 1, format!("{:.3}", median(ratios.collect())));
+    [cap.to_string(), mode.name().to_owned()].into_iter().chain(row).collect()
+}
+
+/// The median of a figure over the runs.
+fn middle(lines: &[Line], figure: usize) -> f64 {
+    median(lines.iter().map(|line| line[figure]).collect())
 }
 
 /// So many seconds for each mode: unfair and fair by turns, and then strict, whose unrest
@@ -213,43 +203,9 @@ fn plans(server: &str, mysql: &str, cap: u32) -> Vec<Plan> {
         .collect()
 }
 
-fn line(run: &Run<'_>) -> Line {
+fn line(run: Run<'_>) -> Line {
     assert_eq!(run.failures(), 0, "checkouts failed");
     let (waits, responses, overtaking) = (run.waits(), run.responses(), run.overtaking());
-    Line {
-        requests_a_second: responses.count() as f64 / run.seconds(),
-        acquire_ms: waits.mean_ms(),
-        release_ms: run.releases().mean_ms(),
-        peak: run.peak() as f64,
-        samples: responses.count() as f64,
-        response: [responses.mean_ms(), responses.quantile_ms(0.9), responses.min_ms(), responses.max_ms()],
-        overtaking_p99: overtaking.quantile_ms(0.99),
-        overtaking_max: overtaking.max_ms(),
-        within_p99: run.overtaking_within_nodes().quantile_ms(0.99),
-        hold_p99: run.holds().quantile_ms(0.99),
-        opens: run.opens() as f64,
-    }
-}
-
-/// The mean of some lines, figure by figure.
-fn mean(lines: &[Line]) -> Line {
-    let of = |value: fn(&Line) -> f64| lines.iter().map(value).sum::<f64>() / lines.len() as f64;
-    Line {
-        requests_a_second: of(|line| line.requests_a_second),
-        acquire_ms: of(|line| line.acquire_ms),
-        release_ms: of(|line| line.release_ms),
-        peak: of(|line| line.peak),
-        samples: of(|line| line.samples),
-        response: [
-            of(|line| line.response[0]),
-            of(|line| line.response[1]),
-            of(|line| line.response[2]),
-            of(|line| line.response[3]),
-        ],
-        overtaking_p99: of(|line| line.overtaking_p99),
-        overtaking_max: of(|line| line.overtaking_max),
-        within_p99: of(|line| line.within_p99),
-        hold_p99: of(|line| line.hold_p99),
-        opens: of(|line| line.opens),
-    }
+    let seen = Seen { run, waits, responses, overtaking };
+    FIGURES.map(|(_, _, of)| of(&seen))
 }
